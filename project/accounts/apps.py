@@ -1,0 +1,10 @@
+"""The account app."""
+
+from django.apps import AppConfig
+
+
+class AccountsConfig(AppConfig):
+    """Users by e-mail address."""
+
+    name = "project.accounts"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,193 @@
+"""All settings, from the environment in this one place. The defaults serve the demo: no server, no secret."""
+
+from pathlib import Path
+
+import dj_database_url
+from django.core.exceptions import ImproperlyConfigured
+from kombu import Exchange, Queue
+
+from project import env, production
+from tasks.registry import broker_queue
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = Path(env.text("DATA_DIR", str(BASE_DIR / "var")))
+
+# -- which site ----------------------------------------------------------------------------------
+ENVIRONMENT = env.choice("ENVIRONMENT", "demo", ("demo", "production"))
+IS_DEMO = ENVIRONMENT == "demo"
+DEBUG = env.boolean("DEBUG", False)
+SECRET_KEY = env.text("SECRET_KEY", production.INSECURE_KEY)
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]" if IS_DEMO else "")
+SITE_URL = env.text("SITE_URL", "http://127.0.0.1:8000").rstrip("/")
+CSRF_TRUSTED_ORIGINS = [SITE_URL]
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django_celery_beat",
+    "tasks",
+    "project.accounts",
+    "project.signup",
+    *(["project.demo"] if IS_DEMO else []),
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "project.urls"
+WSGI_APPLICATION = "project.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+STATIC_URL = "static/"
+STATIC_ROOT = Path(env.text("STATIC_ROOT", str(DATA_DIR / "static")))
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+if IS_DEMO:
+    WHITENOISE_USE_FINDERS = True  # the demo serves static files without a collectstatic step
+    STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
+MEDIA_ROOT = Path(env.text("MEDIA_ROOT", str(DATA_DIR / "media")))
+USE_TZ = True
+TIME_ZONE = env.text("TIME_ZONE", "UTC")
+LANGUAGE_CODE = "en"
+
+# -- accounts ------------------------------------------------------------------------------------
+AUTH_USER_MODEL = "accounts.User"
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.ScryptPasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+# -- database ------------------------------------------------------------------------------------
+DATABASES = {
+    "default": dj_database_url.parse(
+        env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'db.sqlite3'}"), conn_max_age=600, conn_health_checks=True
+    )
+}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # Readers beside one writer; a transaction takes the write lock at its start and waits for it, since a
+    # lock upgraded half way fails at once whatever the timeout (cases O-61).
+    DATABASES["default"]["OPTIONS"] = {
+        "timeout": 20,
+        "transaction_mode": "IMMEDIATE",
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+else:
+    DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 5)
+
+# -- mail ----------------------------------------------------------------------------------------
+DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "Kit <kit@example.com>")
+EMAIL_HOST = env.text("EMAIL_HOST", "" if IS_DEMO else "localhost")
+EMAIL_PORT = env.integer("EMAIL_PORT", 25, low=1, high=65535)
+EMAIL_HOST_USER = env.text("EMAIL_HOST_USER")
+EMAIL_HOST_PASSWORD = env.text("EMAIL_HOST_PASSWORD")
+EMAIL_USE_TLS = env.boolean("EMAIL_USE_TLS", False)
+EMAIL_TIMEOUT = 10  # seconds; without it a silent server holds a worker for ever (cases O-62)
+EMAIL_FILE_PATH = DATA_DIR / "mail"
+if not EMAIL_HOST:  # the demo without an SMTP server: mail goes to files, and a page shows them
+    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+
+# -- jobs ----------------------------------------------------------------------------------------
+JOBS_QUEUES = ("default", "mail")
+JOBS_HIGH_WATER = env.integer("JOBS_HIGH_WATER", 32, low=1, high=10_000)  # jobs per queue in the broker
+JOBS_POLL_S = 1.0  # the relay's longest wait for due rows when nothing wakes it
+JOBS_LOST_GRACE_S = env.integer("JOBS_LOST_GRACE_S", 15, low=1, high=3600)  # doubles each time a job is relayed anew
+JOBS_UNKNOWN_GIVE_UP_S = 900  # a job that no worker knows how to run is dead after this
+JOBS_KEEP_SUCCEEDED_S = env.integer("JOBS_KEEP_SUCCEEDED_S", 86_400, low=60, high=10 * 366 * 86_400)
+JOBS_KEEP_DEAD_S = env.integer("JOBS_KEEP_DEAD_S", 30 * 86_400, low=60, high=10 * 366 * 86_400)
+
+# -- Celery --------------------------------------------------------------------------------------
+CELERY_BROKER_URL = env.text("CELERY_BROKER_URL", "filesystem://")
+CELERY_TASK_DEFAULT_QUEUE = broker_queue("default")
+CELERY_TASK_QUEUES = [
+    Queue(broker_queue(name), Exchange(broker_queue(name)), broker_queue(name)) for name in JOBS_QUEUES
+]
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]  # never pickle: who may write to the broker could run code
+CELERY_RESULT_BACKEND = None  # the job row is the result
+CELERY_RESULT_EXPIRES = None  # no result backend, so no schedule that cleans it
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = False  # rows decide what runs again, not messages
+CELERY_TASK_SOFT_TIME_LIMIT = 540
+CELERY_TASK_TIME_LIMIT = 600
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1  # a waiting job belongs to whoever is free, not to who is busy
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_SEND_TASK_EVENTS = False  # 1.8 ms of CPU a message; Flower turns them on while it runs
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # wait for the broker as long as it takes
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+CELERY_TIMEZONE = TIME_ZONE
+if CELERY_BROKER_URL.startswith("filesystem:"):
+    BROKER_DIR = Path(env.text("BROKER_DIR", str(DATA_DIR / "broker")))
+    for folder in ("messages", "control"):
+        (BROKER_DIR / folder).mkdir(parents=True, exist_ok=True)
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(BROKER_DIR / "messages"),
+        "data_folder_out": str(BROKER_DIR / "messages"),
+        "control_folder": str(BROKER_DIR / "control"),
+        "polling_interval": 0.1,
+    }
+elif CELERY_BROKER_URL.startswith(("redis", "unix", "rediss")):
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "socket_timeout": 5,  # None would block a publisher for as long as Redis is frozen
+        "socket_connect_timeout": 2,
+        "socket_keepalive": True,
+        "health_check_interval": 25,
+        "visibility_timeout": 3600,  # above every hard time limit; rows do not depend on it
+    }
+
+# -- logs ----------------------------------------------------------------------------------------
+LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+}
+
+# -- production ----------------------------------------------------------------------------------
+if not IS_DEMO:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_SSL_REDIRECT = True
+    SECURE_HSTS_SECONDS = 63_072_000
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+    SECURE_HSTS_PRELOAD = True
+    SECURE_REFERRER_POLICY = "same-origin"
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SESSION_COOKIE_NAME = "__Host-sessionid"
+    CSRF_COOKIE_NAME = "__Host-csrftoken"
+    X_FRAME_OPTIONS = "DENY"
+    mounts = Path("/proc/mounts")
+    if refused := production.refusals(globals(), mounts.read_text() if mounts.exists() else ""):
+        raise ImproperlyConfigured("Production does not start:\n- " + "\n- ".join(refused))

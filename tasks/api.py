@@ -1,0 +1,17 @@
+"""The door for features: everything a feature imports from the job app."""
+
+from tasks.decorator import job
+from tasks.enqueue import draft, enqueue, enqueue_many
+from tasks.errors import EnqueueError, InvalidArguments, PermanentError, RetryLater, UnknownKind
+
+__all__ = [
+    "EnqueueError",
+    "InvalidArguments",
+    "PermanentError",
+    "RetryLater",
+    "UnknownKind",
+    "draft",
+    "enqueue",
+    "enqueue_many",
+    "job",
+]
