@@ -28,6 +28,10 @@ class RetryLater(Exception):
         self.seconds = seconds
 
 
+class Unfit(Exception):
+    """A stored job does not fit this code: its kind, payload version or arguments. Other code may know it."""
+
+
 class Superseded(Exception):
     """Roll back an atomic job whose row is no longer ours to finish."""
 

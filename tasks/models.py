@@ -109,13 +109,24 @@ class JobQuerySet(models.QuerySet):
     def retry(self, job: "Job", run_at: datetime, entry: dict) -> int:
         """Try again later. Transition: running -> waiting; -> cancelled if that was asked for meanwhile."""
         return self._change(self._withdrawn(job), entry, state=State.CANCELLED, finished_at=Now()) or self._change(
-            self._mine(job), entry, state=State.WAITING, run_at=run_at, relayed_at=None, unknown_since_at=None
+            self._mine(job),
+            entry,
+            state=State.WAITING,
+            run_at=run_at,
+            relayed_at=None,
+            unknown_since_at=None,
+            snoozed_since_at=None,
         )
 
-    def snooze(self, job: "Job", run_at: datetime) -> int:
+    def snooze(self, job: "Job", run_at: datetime, since: datetime) -> int:
         """Come back later without spending an attempt. Transition: running -> waiting (-> cancelled as in retry)."""
         return self._withdrawn(job).update(state=State.CANCELLED, finished_at=Now()) or self._mine(job).update(
-            state=State.WAITING, run_at=run_at, relayed_at=None, attempts=UNCHARGED, unknown_since_at=None
+            state=State.WAITING,
+            run_at=run_at,
+            relayed_at=None,
+            attempts=UNCHARGED,
+            unknown_since_at=None,
+            snoozed_since_at=since,
         )
 
     def release_unknown(self, job: "Job", run_at: datetime, since: datetime) -> int:
@@ -162,6 +173,7 @@ class JobQuerySet(models.QuerySet):
                 finished_at=None,
                 relayed_at=None,
                 unknown_since_at=None,
+                snoozed_since_at=None,
                 cancel_requested_at=None,
             )
         except IntegrityError:
@@ -215,7 +227,9 @@ class Job(models.Model):
     attempts = models.PositiveSmallIntegerField(default=0, help_text="The runs that were charged.")
     max_attempts = models.PositiveSmallIntegerField(default=5, help_text="Charged runs before it is dead.")
     interruptions = models.PositiveSmallIntegerField(default=0, help_text="Runs cut off by a shutdown, not charged.")
-    relays = models.PositiveSmallIntegerField(default=0, help_text="Times relayed since it last ran; doubles the grace.")
+    relays = models.PositiveSmallIntegerField(
+        default=0, help_text="Times relayed since it last ran; doubles the grace."
+    )
 
     enqueued_at = models.DateTimeField(help_text="Written in the caller's transaction.")
     run_at = models.DateTimeField(help_text="Not before this time.")
@@ -224,6 +238,7 @@ class Job(models.Model):
     finished_at = models.DateTimeField(null=True, blank=True, help_text="Reached a final state.")
     cancel_requested_at = models.DateTimeField(null=True, blank=True, help_text="A person asked a running job to stop.")
     unknown_since_at = models.DateTimeField(null=True, blank=True, help_text="No worker has known how to run it since.")
+    snoozed_since_at = models.DateTimeField(null=True, blank=True, help_text="It has only asked to come back since.")
     keep_until = models.DateTimeField(null=True, blank=True, help_text="Not pruned before this time.")
 
     worker = models.CharField(max_length=120, blank=True, default="", help_text="Who claimed it last: host:pid:start.")
@@ -245,7 +260,8 @@ class Job(models.Model):
             models.CheckConstraint(name="job_max_attempts_positive", condition=Q(max_attempts__gte=1)),
             models.CheckConstraint(name="job_attempts_within_runs", condition=Q(attempts__lte=F("run"))),
             models.CheckConstraint(
-                name="job_finished_at_iff_finished", condition=Q(state__in=FINISHED, finished_at__isnull=False)
+                name="job_finished_at_iff_finished",
+                condition=Q(state__in=FINISHED, finished_at__isnull=False)
                 | Q(state__in=LIVE, finished_at__isnull=True),
             ),
             models.CheckConstraint(
@@ -268,8 +284,12 @@ class Job(models.Model):
         indexes = [
             # relay_batch, claim_next: the next due jobs of a queue
             models.Index(
-                F("queue"), F("priority").desc(), F("run_at"), F("id"),
-                name="job_due", condition=Q(state=State.WAITING),
+                F("queue"),
+                F("priority").desc(),
+                F("run_at"),
+                F("id"),
+                name="job_due",
+                condition=Q(state=State.WAITING),
             ),
             # relay_batch: how many are with the broker; return_lost: which have been there too long
             models.Index(fields=["queue", "relayed_at"], name="job_relayed", condition=Q(state=State.RELAYED)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from django.core.exceptions import ObjectDoesNotExist, SuspiciousOperation, ValidationError
 
 from tasks import backoff
-from tasks.errors import InvalidArguments, PermanentError, UnknownKind
+from tasks.errors import EnqueueError, InvalidArguments, PermanentError, Unfit, UnknownKind
 
 # The one place that sorts failures: these bury a job at once, anything else is tried again.
 PERMANENT = (PermanentError, ObjectDoesNotExist, ValidationError, SuspiciousOperation)
@@ -84,16 +84,20 @@ def register(kind: Kind) -> None:
     _kinds[kind.name] = kind
 
 
+def find(name: str) -> Kind | None:
+    """Return the kind, or None when this process does not know it."""
+    return _kinds.get(name)
+
+
 def get(name: str) -> Kind:
     """Return the kind.
 
-    Raises: UnknownKind, with the names that come closest left to the reader: all of them.
+    Raises: UnknownKind, with the known names for the reader to find the right one.
     """
-    try:
-        return _kinds[name]
-    except KeyError:
+    if (kind := find(name)) is None:
         known = ", ".join(sorted(_kinds)) or "none"
-        raise UnknownKind(f"No task is registered as {name!r}. Known kinds: {known}.") from None
+        raise UnknownKind(f"No task is registered as {name!r}. Known kinds: {known}.")
+    return kind
 
 
 def kinds() -> list[Kind]:
@@ -104,16 +108,17 @@ def kinds() -> list[Kind]:
 def fitted_arguments(name: str, version: int, arguments: dict) -> dict:
     """Return stored arguments as this code's handler takes them, upgraded from an older version if it can.
 
-    Raises: UnknownKind or InvalidArguments with a sentence that says what does not fit.
+    Raises: Unfit with a sentence that says what does not fit; whatever the kind's upgrade raises.
     """
-    kind = get(name)
-    if version > kind.version:
-        raise InvalidArguments(f"{name} has payload version {version}; this code knows up to {kind.version}.")
-    if version < kind.version and kind.upgrade is not None:
-        arguments = kind.upgrade(arguments, version)
-    elif version < kind.version:
-        raise InvalidArguments(f"{name} has payload version {version}; this code only takes {kind.version}.")
-    return kind.named((), arguments)
+    try:
+        kind = get(name)
+        if version < kind.version and kind.upgrade is not None:
+            arguments = kind.upgrade(arguments, version)
+        elif version != kind.version:
+            raise Unfit(f"{name} has payload version {version}; this code knows version {kind.version}.")
+        return kind.named((), arguments)
+    except EnqueueError as error:
+        raise Unfit(str(error)) from None
 
 
 def broker_queue(queue: str) -> str:

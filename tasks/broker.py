@@ -1,0 +1,108 @@
+"""The relay's hand on the broker: publish, ask for the depth, and stay calm while it is away."""
+
+import logging
+from time import monotonic
+
+from celery import current_app
+from kombu.exceptions import OperationalError
+
+from tasks.backoff import outage_delays_s
+from tasks.models import Job
+from tasks.registry import broker_queue
+
+log = logging.getLogger(__name__)
+
+MAX_DELAY_S = 10.0
+
+
+class Broker:
+    """One connection to the broker. While it is away, tries are rare, and one line a outage is logged."""
+
+    def __init__(self):
+        self._connection = None
+        self._producer = None
+        self._delays = None
+        self._next_try = 0.0
+
+    def is_up(self) -> bool:
+        """Tell whether the broker answers now; connects if its turn to try has come.
+
+        Units: a try takes at most the transport's socket timeouts; the wait between tries is capped at 10 s.
+        """
+        if self._producer is not None:
+            return True
+        if monotonic() < self._next_try:
+            return False
+        try:
+            self._connection = current_app.connection_for_write()
+            self._connection.ensure_connection(max_retries=1, interval_start=0)
+            self._producer = current_app.amqp.Producer(self._connection)
+            self.depth("default")  # a transport may only connect when it is used
+        except self._errors() as error:
+            self._lose(error)
+            return False
+        if self._delays is not None:
+            log.info("the broker is back")
+        self._delays = None
+        return True
+
+    def publish(self, job: Job) -> bool:
+        """Send one wake-up; False when the broker did not take it.
+
+        Shape: the message is [job id, the run it would be], nothing else; the task id is `<job>.<run>`.
+        """
+        run = job.run + 1
+        try:
+            current_app.send_task(
+                job.kind,
+                args=[job.id, run],
+                task_id=f"{job.id}.{run}",
+                argsrepr=f"(job {job.id}, run {run})",
+                kwargsrepr="{}",
+                queue=broker_queue(job.queue),
+                priority=self._priority(job.priority),
+                producer=self._producer,
+                retry=False,
+            )
+        except self._errors() as error:
+            self._lose(error)
+            return False
+        return True
+
+    def depth(self, queue: str) -> int | None:
+        """Return how many messages lie in a queue; None when that cannot be known now."""
+        if self._producer is None:
+            return None
+        try:
+            is_amqp = self._connection.transport.driver_type == "amqp"
+            declared = self._producer.channel.queue_declare(queue=broker_queue(queue), passive=is_amqp)
+        except self._errors() as error:
+            self._lose(error)
+            return None
+        return declared.message_count
+
+    def close(self) -> None:
+        """Drop the connection."""
+        connection, self._connection, self._producer = self._connection, None, None
+        if connection is not None:
+            connection.release()
+
+    def _priority(self, priority: int) -> int:
+        """Return our 0 to 9 (9 is urgent) as the transport means it: Redis serves 0 first, AMQP 9."""
+        return 9 - priority if self._connection.transport.driver_type == "redis" else priority
+
+    def _errors(self) -> tuple:
+        found = self._connection
+        return (OperationalError, OSError) + (
+            (*found.connection_errors, *found.channel_errors) if found is not None else ()
+        )
+
+    def _lose(self, error: Exception) -> None:
+        if self._delays is None:
+            self._delays = outage_delays_s(cap_s=MAX_DELAY_S)
+            log.warning("the broker is away (%s); jobs wait in the table, trying again", type(error).__name__)
+        self._next_try = monotonic() + next(self._delays)
+        try:
+            self.close()
+        except self._errors() as closing:
+            log.debug("closing the lost connection: %s", type(closing).__name__)

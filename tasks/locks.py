@@ -1,0 +1,92 @@
+"""Hold a named lock as long as this process lives. The system drops it at the moment the process dies.
+
+PostgreSQL: a session advisory lock on a connection of its own. SQLite: an flock on a file beside the database.
+Source: design record docs/decisions/0001.
+"""
+
+import fcntl
+import hashlib
+import os
+from pathlib import Path
+
+from django.db import connection
+
+RELAY = "relay"  # held by every relay together
+CLASS_BITS = 32  # pg_locks shows a 64-bit key as two halves
+
+
+class PostgresLock:
+    """An advisory lock and the session that holds it; the session may also be used to LISTEN."""
+
+    def __init__(self, name: str, *, is_shared: bool):
+        self.session = connection.copy()
+        function = "pg_try_advisory_lock_shared" if is_shared else "pg_try_advisory_lock"
+        with self.session.cursor() as cursor:
+            cursor.execute(f"SELECT {function}(%s)", [_key(name)])
+            self.is_held = cursor.fetchone()[0]
+
+    def release(self) -> None:
+        """Give the lock back by ending its session."""
+        self.session.close()
+
+
+class FileLock:
+    """A lock on a file. Locks: the file, shared or exclusive, not waiting."""
+
+    def __init__(self, name: str, *, is_shared: bool):
+        path = _folder() / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            self.is_held = True
+        except BlockingIOError:
+            self.is_held = False
+
+    def release(self) -> None:
+        """Give the lock back by closing the file; twice is harmless."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def try_hold(name: str, *, is_shared: bool = False) -> PostgresLock | FileLock | None:
+    """Take the lock and return it, or None when somebody else has it.
+
+    Shape: shared holders go together; one exclusive holder goes alone.
+    """
+    kind = PostgresLock if connection.vendor == "postgresql" else FileLock
+    lock = kind(name, is_shared=is_shared)
+    if lock.is_held:
+        return lock
+    lock.release()
+    return None
+
+
+def is_held(name: str) -> bool:
+    """Tell whether any process holds the lock, without taking it from an owner that is just reconnecting.
+
+    Locks: none on PostgreSQL; on SQLite the file, for the moment of the look.
+    """
+    if connection.vendor != "postgresql":
+        looked = try_hold(name)
+        if looked:
+            looked.release()
+        return looked is None
+    key = _key(name)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+            "AND classid::bigint = %s AND objid::bigint = %s",
+            [(key >> CLASS_BITS) & 0xFFFFFFFF, key & 0xFFFFFFFF],
+        )
+        return cursor.fetchone()[0] > 0
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)
+
+
+def _folder() -> Path:
+    return Path(f"{connection.settings_dict['NAME']}.locks")

@@ -1,0 +1,192 @@
+"""Move due rows to the broker, a bounded number per queue, and bring back what the broker lost."""
+
+import logging
+import os
+import select
+import signal
+from datetime import datetime, timedelta
+from enum import Enum
+from time import monotonic
+
+from django.conf import settings
+from django.db import Error as DatabaseError
+from django.db import connection, transaction
+from django.db.models import Q
+
+from tasks import locks
+from tasks.backoff import outage_delays_s
+from tasks.broker import Broker
+from tasks.clock import database_now
+from tasks.enqueue import CHANNEL
+from tasks.models import FINISHED, Job, Queue, State
+
+log = logging.getLogger(__name__)
+
+FULL_WAIT_S = 0.02  # a full queue frees room whenever a worker claims
+POLL_WITHOUT_NOTIFY_S = 0.2
+LOST_CHECK_S = 1.0
+CLEARLY_LATER_S = 5.0
+MAX_DOUBLINGS = 8
+
+
+class Pace(Enum):
+    """What a step found, and so how long to wait."""
+
+    SENT = 0  # more may be due
+    FULL = 1  # as many with the broker as may be
+    IDLE = 2  # nothing due
+
+
+def relay_batch(queue: str, now: datetime) -> list[Job]:
+    """Mark due waiting jobs as relayed, as many as HIGH_WATER leaves room for, and return them to be published.
+
+    Transition: waiting -> relayed.
+    Locks: the queue's row, so that two relays keep one bound; the jobs, SKIP LOCKED; all released before publishing.
+    """
+    with transaction.atomic():
+        Queue.objects.select_for_update().get(name=queue)
+        room = settings.JOBS_HIGH_WATER - Job.objects.filter(queue=queue, state=State.RELAYED).count()
+        if room <= 0:
+            return []
+        due = Job.objects.due(now).filter(queue=queue).select_for_update(skip_locked=True)
+        jobs = list(due.only("id", "kind", "queue", "priority", "run")[:room])
+        Job.objects.relay([job.id for job in jobs], now)
+    return jobs
+
+
+def publish_batch(broker: Broker, jobs: list[Job], relayed_at: datetime) -> int:
+    """Send a wake-up for each job and return how many the broker took; the rest wait again.
+
+    Transition: relayed -> waiting for those not sent.
+    """
+    for sent, job in enumerate(jobs):
+        if not broker.publish(job):
+            Job.objects.unrelay([unsent.id for unsent in jobs[sent:]], relayed_at)
+            return sent
+    return len(jobs)
+
+
+def return_lost(queue: str, broker: Broker, now: datetime) -> int:
+    """Bring back jobs whose message the broker lost, and return how many.
+
+    Transition: relayed -> waiting. A mistake is only a duplicate message, and the grace doubles each time.
+    """
+    grace_s = settings.JOBS_LOST_GRACE_S
+    relayed = Job.objects.filter(queue=queue, state=State.RELAYED, relayed_at__lt=now - timedelta(seconds=grace_s))
+    overdue = [
+        job
+        for job in relayed.only("id", "priority", "relayed_at", "relays")
+        if now - job.relayed_at > timedelta(seconds=grace_s * 2 ** min(job.relays - 1, MAX_DOUBLINGS))
+    ]
+    if not overdue:
+        return 0
+    depth = broker.depth(queue)
+    if depth is None:
+        return 0
+    lost = [job for job in overdue if depth == 0 or was_overtaken(queue, job)]
+    returned = sum(Job.objects.unrelay([job.id], job.relayed_at) for job in lost)
+    if returned:
+        log.warning("queue %s: %s jobs wait again, the broker has lost their messages", queue, returned)
+    return returned
+
+
+def was_overtaken(queue: str, job: Job) -> bool:
+    """Tell whether a job relayed clearly later, in the same queue and priority, was started from its own message."""
+    later = Job.objects.filter(
+        queue=queue, priority=job.priority, relayed_at__gt=job.relayed_at + timedelta(seconds=CLEARLY_LATER_S)
+    )
+    ended = Q(state__in=FINISHED, finished_at__gt=job.relayed_at, started_at__isnull=False)
+    return later.filter(state=State.RUNNING).exists() or later.filter(ended).exists()
+
+
+class Relay:
+    """The relay's process: one step after another until SIGTERM.
+
+    Locks: `relay`, shared. Connections: two to the database (work; lock and LISTEN), one to the broker.
+    """
+
+    def __init__(self):
+        self.broker = Broker()
+        self._lock = None
+        self._next_lost_check = 0.0
+        self._outage = None
+        self._is_stopping = False
+        self._wake, wake_end = _pipe()
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+
+    def run(self) -> None:
+        """Relay until told to stop. Raises: nothing for a database or broker that is away."""
+        log.info("relay started")
+        while not self._is_stopping:
+            try:
+                pace = self.step()
+                if self._outage:
+                    log.info("the database is back")
+                self._outage = None
+                self._wait(pace)
+            except DatabaseError as error:
+                self._database_away(error)
+        self._let_go()
+        log.info("relay stopped")
+
+    def step(self) -> Pace:
+        """Do one round over the queues and return how it went."""
+        self._hold_lock()
+        now = database_now()
+        queues = settings.JOBS_QUEUES
+        if monotonic() >= self._next_lost_check:
+            self._next_lost_check = monotonic() + LOST_CHECK_S
+            for queue in queues:
+                return_lost(queue, self.broker, now)
+        due = [queue for queue in queues if Job.objects.due(now).filter(queue=queue).exists()]
+        if not due or not self.broker.is_up():
+            return Pace.IDLE
+        sent = sum(publish_batch(self.broker, relay_batch(queue, now), now) for queue in due)
+        return Pace.SENT if sent else Pace.FULL
+
+    def _hold_lock(self) -> None:
+        if self._lock is not None:
+            return
+        Queue.objects.bulk_create([Queue(name=name) for name in settings.JOBS_QUEUES], ignore_conflicts=True)
+        self._lock = locks.try_hold(locks.RELAY, is_shared=True)
+        if self._lock and connection.vendor == "postgresql":
+            with self._lock.session.cursor() as cursor:
+                cursor.execute(f"LISTEN {CHANNEL}")
+
+    def _wait(self, pace: Pace) -> None:
+        """Wait for due rows, a signal, or a moment. On PostgreSQL the enqueuing commit wakes us."""
+        if pace is Pace.SENT:
+            return
+        is_listening = self._lock is not None and connection.vendor == "postgresql"
+        watched = [self._wake] + ([self._lock.session.connection] if is_listening else [])
+        idle_s = settings.JOBS_POLL_S if is_listening else POLL_WITHOUT_NOTIFY_S
+        select.select(watched, [], [], FULL_WAIT_S if pace is Pace.FULL else idle_s)
+        if is_listening:
+            with self._lock.session.wrap_database_errors:
+                for _ in self._lock.session.connection.notifies(timeout=0):
+                    continue
+
+    def _database_away(self, error: Exception) -> None:
+        if self._outage is None:
+            self._outage = outage_delays_s()
+            log.warning("the database is away (%s); trying again", type(error).__name__)
+        connection.close()
+        self._let_go()
+        select.select([self._wake], [], [], next(self._outage))
+
+    def _let_go(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def _stop(self, *_) -> None:
+        self._is_stopping = True
+
+
+def _pipe() -> tuple[int, int]:
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    return read_end, write_end

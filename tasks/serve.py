@@ -1,0 +1,250 @@
+"""Run several processes as one: restart a single one that ends, pass typed lines on, stop all warmly.
+
+Source: docs/decisions/0004-serve-is-own-code.md
+"""
+
+import contextlib
+import ctypes
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+PR_SET_PDEATHSIG = 1
+FIRST_DELAY_S, LONGEST_DELAY_S, SETTLED_AFTER_S = 1.0, 10.0, 60.0
+TICK_S = 0.2
+QUIT_GRACE_S = 3.0
+LONGEST_LINE_BYTES = 4096  # PIPE_BUF: a pipe takes it whole or not at all
+MOST_LINES = 1000
+
+
+def die_with_parent(signal_number: int = signal.SIGTERM) -> Callable[[], None]:
+    """Return a preexec_fn: the child gets the signal when the thread that started it ends, however it ends.
+
+    Call it from the main thread of a process that has no other. Does nothing where there is no prctl (macOS).
+    Source: prctl(2), PR_SET_PDEATHSIG
+    """
+    if not sys.platform.startswith("linux"):
+        return lambda: None
+    prctl, parent = ctypes.CDLL(None, use_errno=True).prctl, os.getpid()
+
+    def prepare() -> None:
+        prctl(PR_SET_PDEATHSIG, signal_number)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+    return prepare
+
+
+@dataclass
+class Child:
+    """One process of the set: how to start it, and how it is doing. It leads a session, so Ctrl-C does not reach it."""
+
+    name: str
+    command: list[str]
+    env: dict[str, str] = field(default_factory=dict)  # beside the environment of serve itself
+    takes_lines: bool = False  # started by the first typed line, ends with the last
+    popen: subprocess.Popen | None = None
+    started_at: float = 0.0
+    start_at: float = 0.0
+    delay_s: float = FIRST_DELAY_S
+    unfinished: bytes = b""
+
+    def start(self, folder: str) -> None:
+        """Start the process."""
+        self.started_at = time.monotonic()
+        self.popen = subprocess.Popen(
+            self.command,
+            cwd=folder,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"} | self.env,
+            stdin=subprocess.PIPE if self.takes_lines else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent(),
+        )
+        os.set_blocking(self.popen.stdout.fileno(), False)
+        if self.takes_lines:
+            os.set_blocking(self.popen.stdin.fileno(), False)
+
+    def has_ended(self) -> bool:
+        """Tell whether it ended; what is left of its group goes too, before its pid can be anybody else's."""
+        if not os.waitid(os.P_PID, self.popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return False
+        self.signal_group(signal.SIGKILL)
+        self.popen.wait()
+        return True
+
+    def signal_group(self, signal_number: int) -> None:
+        """Send a signal to the process and all it started; only while it has not been waited for."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
+            os.killpg(self.popen.pid, signal_number)
+
+    def plan_restart(self) -> None:
+        """Decide when to start it again: after 1 s, doubling to 10 s; a minute of life begins anew."""
+        if time.monotonic() - self.started_at > SETTLED_AFTER_S:
+            self.delay_s = FIRST_DELAY_S
+        self.start_at = time.monotonic() + self.delay_s
+        self.delay_s = min(self.delay_s * 2, LONGEST_DELAY_S)
+
+
+class Supervisor:
+    """The loop around all children. One thread: preexec_fn is only safe without others."""
+
+    def __init__(self, children: list[Child], folder: str, *, stop_timeout_s: float):
+        self.children, self.folder, self.stop_timeout_s = children, folder, stop_timeout_s
+        self.width = max(len(child.name) for child in [*children, Child("serve", [])])
+        self.selector = selectors.SelectSelector()  # the one kind that takes files, pipes and terminals everywhere
+        self.typed: bytes = b""
+        self.lines: list[bytes] = []  # typed, not yet taken by the console
+        self.is_typing = True
+        self.signals = 0
+        self.deadline: float | None = None
+
+    def run(self) -> None:
+        """Start everything and come back when everything has been stopped."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGTTIN, signal.SIG_IGN)  # in the background of a shell, reading must fail, not stop us
+        self._watch_stdin()
+        handled = 0
+        while self.signals == 0 or any(child.popen for child in self.children):
+            self._read_ready()
+            self._pass_lines()
+            if self.signals > handled:
+                handled += 1
+                self._stop() if handled == 1 else self._quit()
+            self._kill_late()
+            for child in self.children:
+                self._look_after(child)
+        self.say("everything has stopped")
+
+    def say(self, text: str, name: str = "serve") -> None:
+        """Print one line with its process name; a closed terminal stops the whole set."""
+        try:
+            print(f"{name:{self.width}} | {text}", flush=True)
+        except OSError:
+            self.signals = max(self.signals, 1)
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (kept for the rest of this process)
+
+    def _on_signal(self, number, frame) -> None:
+        self.signals += 1
+
+    def _look_after(self, child: Child) -> None:
+        if child.popen and child.has_ended():
+            self._drain(child)
+            code, child.popen = child.popen.returncode, None
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            if self.signals or (child.takes_lines and not self.is_typing):
+                return self.say(how, child.name)
+            child.plan_restart()
+            self.say(f"{how}; starts again in {child.start_at - time.monotonic():.0f} s", child.name)
+        elif not child.popen and not self.signals and child.start_at <= time.monotonic() and self._is_needed(child):
+            child.start(self.folder)
+            self.selector.register(child.popen.stdout, selectors.EVENT_READ, child)
+
+    def _is_needed(self, child: Child) -> bool:
+        return bool(self.lines) or (self.is_typing and child.started_at > 0) if child.takes_lines else True
+
+    # -- output --------------------------------------------------------------------------------
+
+    def _read_ready(self) -> None:
+        for key, _ in self.selector.select(TICK_S):
+            if key.data is None:
+                self._read_stdin()
+            elif not self._read(key.data):
+                self.selector.unregister(key.fileobj)
+
+    def _read(self, child: Child) -> bool:
+        """Print the lines that are there; return False at the end of the output."""
+        try:
+            chunk = os.read(child.popen.stdout.fileno(), 65536)
+        except BlockingIOError:
+            return True
+        *lines, child.unfinished = (child.unfinished + chunk).split(b"\n")
+        if child.unfinished and (not chunk or len(child.unfinished) > 65536):
+            lines, child.unfinished = [*lines, child.unfinished], b""
+        for line in lines:
+            self.say(line.decode(errors="replace").rstrip("\r"), child.name)
+        return bool(chunk)
+
+    def _drain(self, child: Child) -> None:
+        """Print what an ended child left in its pipe, and forget the pipe."""
+        if child.popen.stdout in self.selector.get_map():
+            while self._read(child) and self.selector.select(0):
+                pass
+            with contextlib.suppress(KeyError):
+                self.selector.unregister(child.popen.stdout)
+        child.popen.stdout.close()
+
+    # -- typed lines ---------------------------------------------------------------------------
+
+    def _console(self) -> Child | None:
+        return next((child for child in self.children if child.takes_lines), None)
+
+    def _watch_stdin(self) -> None:
+        if sys.stdin is None or self._console() is None:
+            self.is_typing = False
+            return
+        self.selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
+
+    def _read_stdin(self) -> None:
+        try:
+            chunk = os.read(sys.stdin.fileno(), LONGEST_LINE_BYTES)
+        except OSError:  # the terminal is gone, or we are in its background
+            chunk = b""
+        *lines, self.typed = (self.typed + chunk).split(b"\n")
+        if not chunk:
+            self.is_typing = False
+            self.selector.unregister(sys.stdin.fileno())
+            lines = [*lines, self.typed]
+        for line in filter(bytes.strip, lines):
+            if len(line) >= LONGEST_LINE_BYTES or len(self.lines) >= MOST_LINES:
+                self.say(f"a typed line was not taken: over {LONGEST_LINE_BYTES} bytes, or too many are waiting")
+            else:
+                self.lines.append(line + b"\n")
+
+    def _pass_lines(self) -> None:
+        console = self._console()
+        if console is None or console.popen is None or console.popen.stdin.closed:
+            return
+        try:
+            while self.lines:
+                os.write(console.popen.stdin.fileno(), self.lines[0])
+                self.lines.pop(0)
+        except (BlockingIOError, BrokenPipeError):  # busy, or being restarted: the lines wait here
+            return
+        if not self.is_typing:
+            console.popen.stdin.close()
+
+    # -- stopping ------------------------------------------------------------------------------
+
+    def _running(self) -> list[Child]:
+        return [child for child in self.children if child.popen]
+
+    def _stop(self) -> None:
+        self.say(f"stopping warmly, at most {self.stop_timeout_s:g} s; Ctrl-C again stops at once")
+        self.deadline = time.monotonic() + self.stop_timeout_s
+        for child in self._running():
+            if child.takes_lines:
+                child.popen.stdin.close()  # it works off what it was given
+            else:
+                child.popen.terminate()
+
+    def _quit(self) -> None:
+        self.say("stopping at once")
+        self.deadline = min(self.deadline, time.monotonic() + QUIT_GRACE_S)
+        for child in self._running():
+            child.popen.send_signal(signal.SIGQUIT)  # Celery gives back what it was running
+
+    def _kill_late(self) -> None:
+        if self.deadline is None or time.monotonic() < self.deadline:
+            return
+        self.deadline = None
+        for child in self._running():
+            self.say("did not stop in time and is killed", child.name)
+            child.signal_group(signal.SIGKILL)
