@@ -119,7 +119,7 @@ if not EMAIL_HOST:  # the demo without an SMTP server: mail goes to files, and a
 # -- jobs ----------------------------------------------------------------------------------------
 JOBS_QUEUES = ("default", "mail")
 JOBS_HIGH_WATER = env.integer("JOBS_HIGH_WATER", 32, low=1, high=10_000)  # jobs per queue in the broker
-JOBS_POLL_S = 1.0  # the relay's longest wait for due rows when nothing wakes it
+JOBS_POLL_S = env.integer("JOBS_POLL_S", 1, low=1, high=60)  # longest wait for due rows when nothing wakes the relay
 JOBS_LOST_GRACE_S = env.integer("JOBS_LOST_GRACE_S", 15, low=1, high=3600)  # doubles each time a job is relayed anew
 JOBS_UNKNOWN_GIVE_UP_S = 900  # a job that no worker knows how to run is dead after this
 JOBS_KEEP_SUCCEEDED_S = env.integer("JOBS_KEEP_SUCCEEDED_S", 86_400, low=60, high=10 * 366 * 86_400)
@@ -163,6 +163,7 @@ elif CELERY_BROKER_URL.startswith(("redis", "unix", "rediss")):
         "socket_connect_timeout": 2,
         "socket_keepalive": True,
         "health_check_interval": 25,
+        "priority_steps": list(range(10)),  # one list per priority; the default of four would mix 7, 8 and 9
         "visibility_timeout": 3600,  # above every hard time limit; rows do not depend on it
     }
 

@@ -11,7 +11,7 @@ from tasks.clock import database_now
 from tasks.errors import TransitionRefused
 from tasks.models import Job, State
 
-BATCH = 200  # jobs a transaction: on SQLite nobody else writes meanwhile
+BATCH = 50  # jobs a transaction: on SQLite nobody else writes meanwhile, a signup neither
 REFUSALS_TOLD = 3
 
 
@@ -73,53 +73,65 @@ class Outcome:
     is_complete: bool = True
 
 
+Record = Callable[[list[Job]], object]
+
+
 def decide_all(
-    verb: Verb,
-    jobs: QuerySet,
-    *,
-    by: str,
-    record: Callable[[list[Job]], object],
-    is_time_up: Callable[[], bool] = lambda: False,
+    verb: Verb, jobs: QuerySet, *, by: str, record: Record, may_go_on: Callable[[], bool] = lambda: True
 ) -> Outcome:
     """Carry out a decision about every job of a queryset, batch after batch in the order of ids.
 
-    Shape: record writes down who decided about which jobs, in the transaction of the batch.
+    Shape: record writes down which jobs were decided about, in the transaction of the batch;
+    may_go_on is asked before each batch.
     Raises: nothing for a job that is refused or has moved on; the outcome tells.
     """
     outcome = Outcome(others=words.bounded_count(jobs.exclude(state__in=verb.states)))
     fitting = jobs.filter(state__in=verb.states).order_by("id").only("id", "kind", "state")
     # A job that dies again meanwhile keeps its id, and a new one has a higher one: neither is met twice.
-    last_id = fitting.aggregate(last=Max("id"))["last"]
+    last_id = fitting.aggregate(last=Max("id"))["last"] or 0
     after_id = 0
-    while last_id and after_id < last_id:
-        if is_time_up():
+    while after_id < last_id:
+        if not may_go_on():
             outcome.is_complete = False
             break
-        batch = list(fitting.filter(id__gt=after_id, id__lte=last_id)[:BATCH])
-        decide_batch(verb, batch, by=by, record=record, outcome=outcome)
-        after_id = batch[-1].id if batch else last_id
+        rows = fitting.filter(id__gt=after_id, id__lte=last_id)
+        ids = list(rows.values_list("id", flat=True)[:BATCH])
+        try:
+            changed = decide_batch(verb, rows.filter(id__in=ids), by=by, record=record)
+        except TransitionRefused:
+            changed = decide_each(verb, rows, ids, by=by, record=record, refusals=outcome.refusals)
+        outcome.changed += len(changed)
+        outcome.running += sum(job.state == State.RUNNING for job in changed)
+        after_id = ids[-1] if ids else last_id
     return outcome
 
 
-def decide_batch(
-    verb: Verb, batch: list[Job], *, by: str, record: Callable[[list[Job]], object], outcome: Outcome
-) -> None:
-    """Carry out a decision about a few jobs in one transaction, and add to the outcome."""
-    changed, refusals = [], []
+def decide_batch(verb: Verb, rows: QuerySet, *, by: str, record: Record) -> list[Job]:
+    """Carry out a decision about all rows or none, and return the jobs as they were.
+
+    Locks: the rows, until their batch is committed.
+    Raises: TransitionRefused when one of them is refused.
+    """
     with transaction.atomic():
-        now = database_now()
-        for job in batch:
-            try:
-                if verb.carry_out(job.id, by, now):
-                    changed.append(job)
-            except TransitionRefused as refused:
-                refusals.append(str(refused))
-        if changed:
-            record(changed)
-    outcome.changed += len(changed)
-    outcome.running += sum(job.state == State.RUNNING for job in changed)
-    outcome.refusals += refusals
-    outcome.others += len(batch) - len(changed) - len(refusals)
+        jobs = list(rows.select_for_update())
+        ids = [job.id for job in jobs]
+        if ids:
+            verb.carry_out(ids if len(ids) > 1 else ids[0], by, database_now())
+            record(jobs)
+    return jobs
+
+
+def decide_each(
+    verb: Verb, rows: QuerySet, ids: list[int], *, by: str, record: Record, refusals: list[str]
+) -> list[Job]:
+    """Decide about each job by itself, so that one refusal does not stop the others; return the changed ones."""
+    changed = []
+    for job_id in ids:
+        try:
+            changed += decide_batch(verb, rows.filter(id=job_id), by=by, record=record)
+        except TransitionRefused as refused:
+            refusals.append(str(refused))
+    return changed
 
 
 def told(verb: Verb, outcome: Outcome) -> tuple[str, str]:

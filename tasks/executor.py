@@ -19,7 +19,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from tasks import backoff, registry, shutdown, soft_limit
 from tasks.clock import database_now
 from tasks.errors import RetryLater, Superseded, Unfit
-from tasks.models import Job, State
+from tasks.models import Job, JobQuerySet, State
 from tasks.running_job import RunningJob
 from tasks.scrub import scrub
 
@@ -52,12 +52,11 @@ def execute(job_id: int, run: int) -> None:
     with soft_limit.held():
         started = time.monotonic()
         try:
-            job = claim_message(job_id, run)
-            for _ in range(JOBS_PER_MESSAGE):
-                if job is None:
-                    return
+            job, done = claim_message(job_id, run), 0
+            while job is not None:
                 perform(job)
-                if shutdown.has_begun() or time.monotonic() - started > wake_up_s(job.kind):
+                done += 1
+                if done == JOBS_PER_MESSAGE or time.monotonic() - started > wake_up_s(job.kind) or shutdown.has_begun():
                     return
                 job = claim_next(job.kind, job.queue)
         except DATABASE_AWAY as error:
@@ -77,7 +76,10 @@ def soft_limit_s(kind: str) -> float:
 
 
 def claim_message(job_id: int, run: int) -> Job | None:
-    """Take the job a message names; None when it was taken, cancelled or relayed anew. Transition: relayed -> running."""
+    """Take the job a message names; None when it was taken, cancelled or relayed anew.
+
+    Transition: relayed -> running.
+    """
     return Job.objects.claim(job_id, run, state=State.RELAYED, worker=WORKER, child_pid=os.getpid())
 
 
@@ -88,13 +90,19 @@ def claim_next(kind: str, queue: str) -> Job | None:
     Locks: the row, SKIP LOCKED.
     """
     due = Job.objects.due(database_now()).filter(queue=queue)
-    if (first := due.filter(kind=kind).values("id", "priority").first()) is None:
-        return None
+    if not due.filter(kind=kind).exists():
+        return None  # the usual end, without a transaction
     with transaction.atomic():
         row = due.filter(kind=kind).select_for_update(skip_locked=True).values("id", "run", "priority").first()
-        if row is None or due.filter(priority__gt=row["priority"]).exists():
+        if row is None or is_more_urgent_due(due, queue, row["priority"]):
             return None
         return Job.objects.claim(row["id"], row["run"] + 1, state=State.WAITING, worker=WORKER, child_pid=os.getpid())
+
+
+def is_more_urgent_due(due: JobQuerySet, queue: str, priority: int) -> bool:
+    """Tell whether a job of higher priority waits in the queue, in the table or with the broker."""
+    relayed = Job.objects.filter(queue=queue, state=State.RELAYED)
+    return any(jobs.filter(priority__gt=priority).exists() for jobs in (due, relayed))
 
 
 def perform(job: Job) -> None:
@@ -189,7 +197,7 @@ def failure(running: RunningJob, job: Job, sentence: str, error: BaseException |
         "run": job.run,
         "attempt": job.attempts,
         "worker": job.worker,
-        "error": scrub(sentence, limit=500),
+        "error": scrub(sentence, limit=500, is_start_kept=True),
         "traceback": scrub("".join(traceback.format_exception(error))) if error else "",
     }
 

@@ -120,20 +120,11 @@ class JobQuerySet(models.QuerySet):
 
     def snooze(self, job: "Job", run_at: datetime, since: datetime) -> int:
         """Come back later without spending an attempt. Transition: running -> waiting (-> cancelled as in retry)."""
-        return self._withdrawn(job).update(state=State.CANCELLED, finished_at=Now()) or self._mine(job).update(
-            state=State.WAITING,
-            run_at=run_at,
-            relayed_at=None,
-            attempts=UNCHARGED,
-            unknown_since_at=None,
-            snoozed_since_at=since,
-        )
+        return self._uncharged(job, run_at, unknown_since_at=None, snoozed_since_at=since)
 
     def release_unknown(self, job: "Job", run_at: datetime, since: datetime) -> int:
-        """Give back a job whose kind, version or signature this code lacks. Transition: running -> waiting."""
-        return self._mine(job).update(
-            state=State.WAITING, run_at=run_at, relayed_at=None, attempts=UNCHARGED, unknown_since_at=since
-        )
+        """Give back a job whose kind, version or signature this code lacks. Transition: as snooze."""
+        return self._uncharged(job, run_at, unknown_since_at=since)
 
     def bury(self, job: "Job", entry: dict) -> int:
         """Stop trying. Transition: running -> dead."""
@@ -142,6 +133,11 @@ class JobQuerySet(models.QuerySet):
     def report_progress(self, job: "Job", percent: int) -> int:
         """Show how far a running job is. Units: 0 to 100."""
         return self._mine(job).update(progress=percent)
+
+    def _uncharged(self, job: "Job", run_at: datetime, **changes) -> int:
+        return self._withdrawn(job).update(state=State.CANCELLED, finished_at=Now()) or self._mine(job).update(
+            state=State.WAITING, run_at=run_at, relayed_at=None, attempts=UNCHARGED, **changes
+        )
 
     def _mine(self, job: "Job") -> "JobQuerySet":
         return self.filter(id=job.id, state=State.RUNNING, run=job.run)
@@ -155,12 +151,12 @@ class JobQuerySet(models.QuerySet):
             row = rows.select_for_update().values("id", "history").first()
             return rows.update(history=with_entry(row["history"], entry), **changes) if row else 0
 
-    # -- what a person decides ----------------------------------------------------------------
+    # -- what a person decides, about one job or a list of ids ----------------------------------
 
-    def retry_by_hand(self, job_id: int, by: str, now: datetime) -> int:
+    def retry_by_hand(self, job_id: int | list[int], by: str, now: datetime) -> int:
         """Give a dead letter a fresh set of attempts. Transition: dead -> waiting.
 
-        Raises: TransitionRefused when a live job holds its unique key.
+        Raises: TransitionRefused when a live job holds its unique key; then none of a list was changed.
         """
         try:
             return self._decide(
@@ -177,15 +173,16 @@ class JobQuerySet(models.QuerySet):
                 cancel_requested_at=None,
             )
         except IntegrityError:
+            who = f"Job {job_id} was not" if isinstance(job_id, int) else "None of these jobs was"
             raise TransitionRefused(
-                f"Job {job_id} was not retried: a newer job with the same unique key has not finished yet."
+                f"{who} retried: a newer job with the same unique key has not finished yet."
             ) from None
 
-    def discard(self, job_id: int, by: str, now: datetime) -> int:
+    def discard(self, job_id: int | list[int], by: str, now: datetime) -> int:
         """Give a dead letter up for good. Transition: dead -> discarded."""
         return self._decide(job_id, [State.DEAD], decision("discarded", by, now), state=State.DISCARDED)
 
-    def cancel(self, job_id: int, by: str, now: datetime) -> int:
+    def cancel(self, job_id: int | list[int], by: str, now: datetime) -> int:
         """Withdraw a job that has not started; a running one is not tried again when its run ends.
 
         Transition: waiting or relayed -> cancelled; running keeps its state and gets cancel_requested_at.
@@ -196,10 +193,18 @@ class JobQuerySet(models.QuerySet):
             decision("cancelled", by, now),
             state=State.CANCELLED,
             finished_at=now,
-        ) or self._decide(job_id, [State.RUNNING], decision("cancel requested", by, now), cancel_requested_at=now)
+        ) + self._decide(job_id, [State.RUNNING], decision("cancel requested", by, now), cancel_requested_at=now)
 
-    def _decide(self, job_id: int, states: list[State], entry: dict, **changes) -> int:
-        return self._change(self.filter(id=job_id, state__in=states), entry, **changes)
+    def _decide(self, job_id: int | list[int], states: list[State], entry: dict, **changes) -> int:
+        if isinstance(job_id, int):
+            return self._change(self.filter(id=job_id, state__in=states), entry, **changes)
+        with transaction.atomic():
+            rows = self.filter(id__in=job_id, state__in=states)
+            jobs = list(rows.select_for_update().order_by("id").only("id", "history"))
+            for job in jobs:
+                job.history = with_entry(job.history, entry)
+            self.bulk_update(jobs, ["history"])
+            return rows.filter(id__in=[job.id for job in jobs]).update(**changes)  # those that were locked
 
 
 class Queue(models.Model):

@@ -7,4 +7,5 @@ class AccountsConfig(AppConfig):
     """Users by e-mail address."""
 
     name = "project.accounts"
+    verbose_name = "Accounts"
     default_auto_field = "django.db.models.BigAutoField"

@@ -1,38 +1,79 @@
 """Who may sign in: an address and a password."""
 
-from django.contrib.auth.models import AbstractUser, UserManager
+from django.contrib.auth.hashers import make_password
+from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
+from django.core.exceptions import ValidationError
 from django.db import models
+from django.utils import timezone
+
+from project.accounts.addresses import canonical_email
 
 
-class AccountManager(UserManager):
-    """Make users by address; there is no user name."""
+class UserManager(BaseUserManager):
+    """Make and find users by address; there is no user name."""
 
-    def create_superuser(self, email: str, password: str | None = None, **fields):
-        """Make a staff user with all rights."""
-        return self.create(
-            email=email, password=self._hashed(password), is_staff=True, is_superuser=True, **fields
-        )
+    def create_user(self, email: str, password: str | None = None, **fields) -> "User":
+        """Make a user; without a password nobody can sign in as it.
 
-    @staticmethod
-    def _hashed(password: str | None) -> str:
-        from django.contrib.auth.hashers import make_password
+        Raises: ValidationError for what is no address; IntegrityError for one that is taken.
+        """
+        return self.create(email=canonical_email(email), password=make_password(password), **fields)
 
-        return make_password(password)
+    def create_superuser(self, email: str, password: str | None = None, **fields) -> "User":
+        """Make a staff user with all rights.
+
+        Raises: as create_user.
+        """
+        return self.create_user(email, password, **{"is_staff": True, "is_superuser": True} | fields)
+
+    def get_by_natural_key(self, email: str) -> "User":
+        """Return the user of an address, however it is spelled.
+
+        Raises: User.DoesNotExist, also for what is no address.
+        """
+        try:
+            return self.get(email=canonical_email(email))
+        except ValidationError:
+            raise self.model.DoesNotExist("No user has this address.") from None
 
 
-class User(AbstractUser):
+class User(AbstractBaseUser, PermissionsMixin):
     """A person, known by a canonical address: lower case, the domain in its ASCII form."""
 
-    username = None
-    first_name = None
-    last_name = None
-    email = models.EmailField(unique=True, max_length=254, help_text="Canonical: one address, one row.")
+    email = models.EmailField(
+        "e-mail address",
+        unique=True,
+        max_length=254,
+        help_text="Canonical: one address, one row.",
+        error_messages={"unique": "A user with this address exists already."},
+    )
     name = models.CharField(max_length=150, blank=True, help_text="As the person wrote it.")
+    is_staff = models.BooleanField("staff", default=False, help_text="May sign in to the admin site.")
+    is_active = models.BooleanField("active", default=True, help_text="May sign in. Untick instead of deleting.")
+    date_joined = models.DateTimeField(default=timezone.now, help_text="When the account was made.")
 
-    objects = AccountManager()
+    objects = UserManager()
 
+    EMAIL_FIELD = "email"
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS = []
 
+    class Meta:
+        verbose_name = "user"
+        verbose_name_plural = "users"
+
     def __str__(self):
+        """Name the row without personal data: this text reaches logs."""
         return f"user {self.pk}"
+
+    def clean(self):
+        """Bring the address to its one spelling, for every model form."""
+        self.email = canonical_email(self.email)
+
+    def get_full_name(self) -> str:
+        """Return the name for people, or the address when there is none."""
+        return self.name or self.email
+
+    def get_short_name(self) -> str:
+        """Return the same: names do not split the same way everywhere."""
+        return self.get_full_name()

@@ -11,7 +11,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 
-from tasks.serve import Child, Supervisor
+from tasks.child import Child
+from tasks.serve import Supervisor
 
 HOST = "127.0.0.1"
 
@@ -33,9 +34,9 @@ class Command(BaseCommand):
 
     def handle(self, *args, port, flower, flower_port, concurrency, stop_timeout, **options):
         """Check what would fail later, then supervise until a signal comes."""
-        check_port(port, "--port")
+        check_port(port, "--port=")
         if flower:
-            check_port(flower_port, "--flower-port")
+            check_port(flower_port, "--flower-port=")
             if ":" not in os.environ.get("FLOWER_BASIC_AUTH", ""):
                 raise CommandError("Flower would be open to everybody here: set FLOWER_BASIC_AUTH=name:password.")
         check_migrations()
@@ -47,6 +48,7 @@ class Command(BaseCommand):
 def check_port(port: int, option: str) -> None:
     """Refuse a port that cannot be listened on.
 
+    Shape: option is what a person types before the number.
     Raises: CommandError with a sentence that says what to do.
     """
     with socket.socket() as probe:
@@ -56,7 +58,7 @@ def check_port(port: int, option: str) -> None:
         except (OSError, OverflowError) as error:
             taken = getattr(error, "errno", None) == errno.EADDRINUSE
             reason = "is in use: stop what listens there, or" if taken else "cannot be used:"
-            raise CommandError(f"Port {port} {reason} choose another one with {option}.") from None
+            raise CommandError(f"Port {port} {reason} choose another one, e.g. {option}{port % 60_000 + 1}.") from None
 
 
 def check_migrations() -> None:

@@ -1,0 +1,78 @@
+"""The two mails of a signup: confirm your address, or you have an account already."""
+
+import re
+import smtplib
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.mail import EmailMessage, get_connection
+from django.template.loader import render_to_string
+from django.urls import reverse
+
+from project.signup.models import Signup, SignupRequest
+from tasks.api import PermanentError
+
+LOOKS_LIKE_A_LINK = re.compile(r"[/@<>]|\w[.:]\w|www", re.IGNORECASE)
+
+
+class MailRefused(Exception):
+    """The mail server refused for now; trying again may help. Never holds an address."""
+
+
+def send(request: SignupRequest) -> None:
+    """Send the mail of a request; a repeated one has the same Message-ID.
+
+    Raises: PermanentError when the server refuses this mail for good; MailRefused when it refuses for now, or for a
+    reason that is ours (sign-in, greeting); OSError when it cannot be reached.
+    """
+    try:
+        with get_connection() as connection:
+            message(request, connection).send()
+    except smtplib.SMTPRecipientsRefused as error:
+        code, text = next(iter(error.recipients.values()))
+        raise refusal(code, text) from None
+    except (smtplib.SMTPSenderRefused, smtplib.SMTPDataError) as error:
+        raise refusal(error.smtp_code, error.smtp_error) from None
+    except smtplib.SMTPResponseException as error:
+        raise MailRefused(f"The mail server does not talk to us: {reply(error.smtp_code, error.smtp_error)}.") from None
+
+
+def refusal(code: int, text: bytes | str) -> Exception:
+    """Return the error for a reply: 5xx is for good, 4xx for now."""
+    if 500 <= code <= 599:
+        return PermanentError(f"The mail server refuses this mail for good: {reply(code, text)}.")
+    return MailRefused(f"The mail server refuses this mail for now: {reply(code, text)}.")
+
+
+def reply(code: int, text: bytes | str) -> str:
+    """Return a reply's numbers, e.g. 550 5.1.1; its words often repeat the address."""
+    words = text.decode(errors="replace") if isinstance(text, bytes) else text
+    enhanced = re.match(r"[245]\.\d{1,3}\.\d{1,3}\b", words)
+    return f"{code} {enhanced[0]}" if enhanced else str(code)
+
+
+def message(request: SignupRequest, connection=None) -> EmailMessage:
+    """Return the mail that fits: a confirmed address gets no second link."""
+    user, is_confirmed = request.signup.user, request.signup.confirmed_at is not None
+    name = "account_exists" if is_confirmed else "confirmation"
+    context = {"greeting": greeting(user.name), "link": confirm_url(request.signup), "request": request}
+    return EmailMessage(
+        subject="You already have an account" if is_confirmed else "Please confirm your address",
+        body=render_to_string(f"signup/{name}.txt", context | {"site": settings.SITE_URL}),
+        to=[user.email],
+        headers={
+            "Message-ID": f"<signup-{request.id}@{urlsplit(settings.SITE_URL).hostname}>",
+            "Auto-Submitted": "auto-generated",  # no holiday replies; source: RFC 3834
+        },
+        connection=connection,
+    )
+
+
+def greeting(name: str) -> str:
+    """Return "Hello NAME,"; without the name if a mail program could make a link of it: anybody may sign anybody up."""
+    return "Hello," if not name or LOOKS_LIKE_A_LINK.search(name) else f"Hello {name},"
+
+
+def confirm_url(signup: Signup) -> str:
+    """Return the link that confirms an address."""
+    return settings.SITE_URL + reverse("signup:confirm", args=[signup.signed_id()])

@@ -1,0 +1,98 @@
+"""What is known of a signup: whether the address is confirmed, and which job answers for its mail."""
+
+import secrets
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.core.signing import TimestampSigner
+from django.db import models
+from django.db.models import Q
+
+MAIL_EVERY = timedelta(minutes=10)  # at most one mail per address in this time, however often somebody signs up
+LINK_VALID_S = 3 * 86_400
+SIGNER = TimestampSigner(salt="signup.confirm")
+
+
+def new_token() -> str:
+    """Return 32 characters that nobody can guess (192 bits)."""
+    return secrets.token_urlsafe(24)
+
+
+class SignupQuerySet(models.QuerySet):
+    """The verbs: each is one conditional UPDATE and returns how many rows it changed, 0 or 1."""
+
+    def claim_mail(self, signup_id: int, job_id: int, now: datetime) -> int:
+        """Make a job the one that mails this address.
+
+        Shape: 0 when it has sent already, or another job sends or has sent within MAIL_EVERY.
+        """
+        is_mine_unsent = Q(mail_job_id=job_id, mail_sent_at__isnull=True)
+        is_outdated = ~Q(mail_job_id=job_id) & Q(mail_claimed_at__lt=now - MAIL_EVERY)
+        return self.filter(Q(mail_job_id__isnull=True) | is_mine_unsent | is_outdated, id=signup_id).update(
+            mail_job_id=job_id, mail_claimed_at=now, mail_sent_at=None
+        )
+
+    def mark_mail_sent(self, signup_id: int, job_id: int, now: datetime) -> int:
+        """Remember that the job's mail has left."""
+        return self.filter(id=signup_id, mail_job_id=job_id, mail_sent_at__isnull=True).update(mail_sent_at=now)
+
+    def confirm(self, signup_id: int, now: datetime) -> int:
+        """Remember that the address is its owner's."""
+        return self.filter(id=signup_id, confirmed_at__isnull=True).update(confirmed_at=now)
+
+
+class Signup(models.Model):
+    """One per person, however often the form was sent."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, help_text="Whose it is.")
+    confirmed_at = models.DateTimeField(null=True, blank=True, help_text="The link in the mail was followed.")
+    mail_job_id = models.BigIntegerField(null=True, blank=True, help_text="The job that answers for the last mail.")
+    mail_claimed_at = models.DateTimeField(null=True, blank=True, help_text="That job last began to send.")
+    mail_sent_at = models.DateTimeField(null=True, blank=True, help_text="The mail server took that job's mail.")
+    created_at = models.DateTimeField(auto_now_add=True, help_text="The first request.")
+
+    objects = SignupQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="signup_mail_claim_whole",
+                condition=Q(mail_job_id__isnull=True, mail_claimed_at__isnull=True, mail_sent_at__isnull=True)
+                | Q(mail_job_id__isnull=False, mail_claimed_at__isnull=False),
+            ),
+        ]
+
+    def __str__(self):
+        return f"signup {self.pk}"
+
+    def signed_id(self) -> str:
+        """Return what a link in a mail proves the address with, for LINK_VALID_S."""
+        return SIGNER.sign(self.pk)
+
+    @staticmethod
+    def id_of(signed: str) -> int:
+        """Return whose address a link confirms.
+
+        Raises: SignatureExpired; BadSignature for anything that is not ours.
+        """
+        return int(SIGNER.unsign(signed, max_age=LINK_VALID_S))
+
+
+class SignupRequest(models.Model):
+    """One per POST, also for an address that is known: nobody can tell them apart."""
+
+    signup = models.ForeignKey(Signup, on_delete=models.CASCADE, related_name="requests", help_text="Of which person.")
+    token = models.CharField(max_length=32, unique=True, default=new_token, help_text="Address of the status page.")
+    # No constraint: jobs are pruned after a day, and the request keeps the id that the mail marks are compared with.
+    job = models.ForeignKey(
+        "tasks.Job",
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        null=True,
+        related_name="+",
+        help_text="The job enqueued for it.",
+    )
+    created_at = models.DateTimeField(auto_now_add=True, help_text="When the form was sent.")
+
+    def __str__(self):
+        return f"signup request {self.pk}"

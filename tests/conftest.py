@@ -1,0 +1,21 @@
+"""Which tests belong to this rung."""
+
+import pytest
+
+from tests import services
+
+
+def pytest_report_header() -> str:
+    """Say which rung this run is about."""
+    return f"rung: {services.rung()}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests that are marked for other rungs: they are not skipped, they do not apply."""
+    here, elsewhere = [], []
+    for item in items:
+        rungs = {name for marker in item.iter_markers("rung") for name in marker.args}
+        (here if not rungs or services.rung() in rungs else elsewhere).append(item)
+    if elsewhere:
+        config.hook.pytest_deselected(items=elsewhere)
+        items[:] = here

@@ -1,0 +1,220 @@
+"""One job through real processes: enqueue, relay, broker, worker, and the ways it can end."""
+
+import signal
+
+import pytest
+from django.db import connection
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+from tasks.api import draft, enqueue, enqueue_many
+from tasks.models import Job, State
+from tests.kit import Kit, wait_until
+from tests.testjobs.models import Effect
+
+WITH_POSTGRESQL = pytest.mark.rung("postgresql+filesystem", "postgresql+redis")
+WITH_REDIS = pytest.mark.rung("postgresql+redis")
+
+
+def state(job: Job) -> str:
+    """Return where the job stands now."""
+    return Job.objects.values_list("state", flat=True).get(id=job.id)
+
+
+def wait_for(job: Job, wanted: str, timeout: float = 30) -> Job:
+    """Return the job once it has the wanted state."""
+    wait_until(lambda: state(job) == wanted, timeout, f"job {job.id} is {wanted}, it is {state(job)}")
+    return Job.objects.get(id=job.id)
+
+
+def test_enqueued_jobs_run_in_a_worker(kit):
+    """The whole way, with several jobs on both queues' workers."""
+    kit.start("relay")
+    kit.start("worker")
+
+    jobs = enqueue_many(draft("test.echo", value=number) for number in range(5))
+
+    for job in jobs:
+        assert wait_for(job, State.SUCCEEDED).attempts == 1
+    assert sorted(Effect.objects.values_list("value", flat=True)) == ["0", "1", "2", "3", "4"]
+
+
+def test_failures_are_sorted(kit):
+    """Temporary ones are tried again and die in the end; a permanent one dies at once; snoozes cost nothing."""
+    kit.start("relay")
+    kit.start("worker")
+
+    temporary, permanent, snooze = enqueue("test.fail"), enqueue("test.permanent"), enqueue("test.snooze", seconds=0.2)
+
+    temporary, permanent = wait_for(temporary, State.DEAD, 60), wait_for(permanent, State.DEAD)
+    assert (temporary.attempts, permanent.attempts) == (5, 1)
+    assert [entry["error"] for entry in temporary.history] == ["RuntimeError: on purpose"] * 5
+    assert wait_for(snooze, State.SUCCEEDED).attempts == 1
+
+
+def test_soft_time_limit_is_a_failure_that_says_so(kit):
+    """The handler is interrupted, the attempt charged, the worker goes on."""
+    kit.start("relay")
+    kit.start("worker")
+
+    job = wait_for(enqueue("test.soft_limit"), State.DEAD)
+
+    assert [entry["error"] for entry in job.history] == ["The soft time limit of 1 s was exceeded."] * 2
+    wait_for(enqueue("test.echo", value="after"), State.SUCCEEDED)
+
+
+def test_atomic_job_that_fails_leaves_no_effect(kit):
+    """Also with real processes, on every attempt."""
+    kit.start("relay")
+    kit.start("worker")
+
+    wait_for(enqueue("test.atomic_fail", value="x"), State.DEAD, 60)
+    wait_for(enqueue("test.atomic", value="y"), State.SUCCEEDED)
+
+    assert list(Effect.objects.values_list("value", flat=True)) == ["y"]
+
+
+def test_job_of_new_code_waits_for_a_new_worker(kit):
+    """An old worker gives it back without charge, says why, and goes on."""
+    kit.start("relay")
+    old = kit.start("worker", env={"TESTJOBS_OLD_CODE": "1"})
+    job = enqueue("test.new")
+    old.wait_for_line("left to a worker with other code: No task is registered as 'test.new'")
+    wait_for(enqueue("test.echo", value="old goes on"), State.SUCCEEDED)
+
+    old.stop()
+    kit.start("worker")
+
+    assert wait_for(job, State.SUCCEEDED).attempts == 1
+
+
+def test_worker_without_relay_says_that_jobs_will_wait(kit):
+    """Somebody who starts only a worker is told what is missing, and nobody else is."""
+    alone = kit.start("worker")
+    alone.wait_for_line("No relay is running: jobs wait in the table until you start one with `manage.py relay`.")
+    kit.start("relay").wait_for_line("relay started")
+
+    served = kit.start("worker")
+
+    assert "No relay" not in served.output
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_relay_stops_between_steps(kit, signal_number):
+    """It ends with 0, and leaves no job half handed over."""
+    relay = kit.start("relay")
+    relay.wait_for_line("relay started")
+    enqueue_many(draft("test.noop") for _ in range(100))
+
+    relay.popen.send_signal(signal_number)
+
+    assert relay.wait(10) == 0
+    assert "relay stopped" in relay.output
+
+
+def test_lost_messages_are_sent_again(kit):
+    """FLUSHALL, or an emptied folder: the rows still know."""
+    kit.extra_env = {"JOBS_LOST_GRACE_S": "1"}
+    kit.start("relay")
+    jobs = enqueue_many(draft("test.echo", value=number) for number in range(10))
+    wait_until(lambda: Job.objects.filter(state=State.RELAYED).count() == 10)
+
+    kit.empty_broker()
+    kit.start("worker")
+
+    for job in jobs:
+        wait_for(job, State.SUCCEEDED)
+    assert Effect.objects.count() == 10
+
+
+def test_schedule_writes_jobs(kit):
+    """beat fires, the row is written, relay and worker do the rest."""
+    every_second, _ = IntervalSchedule.objects.get_or_create(every=1, period=IntervalSchedule.SECONDS)
+    PeriodicTask.objects.create(name="each second", task="test.echo_default", interval=every_second)
+    kit.start("relay")
+    kit.start("worker")
+
+    kit.start("beat")
+
+    wait_until(lambda: Effect.objects.filter(note="test.echo_default").count() >= 2, 30)
+    assert Job.objects.filter(kind="test.echo_default").count() >= 2
+
+
+@WITH_REDIS
+def test_relay_outlives_the_broker(kit):
+    """It says once that the broker is away, never ends, and relays when it is back."""
+    relay = kit.start("relay")
+    kit.start("worker")
+    wait_for(enqueue("test.echo", value="before"), State.SUCCEEDED)
+
+    kit.redis.stop()
+    jobs = enqueue_many(draft("test.echo", value=number) for number in range(20))
+    relay.wait_for_line("the broker is away")
+    wait_until(lambda: not Job.objects.filter(state=State.RELAYED).exists(), 10, "unsent jobs wait in the table")
+    kit.redis.start()
+    relay.wait_for_line("the broker is back")
+    kit.start("worker")  # the first may have ended with its broker; a supervisor starts it again
+
+    for job in jobs:
+        wait_for(job, State.SUCCEEDED)
+    assert relay.output.count("the broker is away") == 1
+
+
+@WITH_REDIS
+def test_frozen_broker_does_not_hold_the_relay_for_ever(kit):
+    """A server that takes connections and answers nothing is away after its timeout."""
+    relay = kit.start("relay")
+    relay.wait_for_line("relay started")
+
+    kit.redis.pause()
+    try:
+        job = enqueue("test.echo", value="x")
+        relay.wait_for_line("the broker is away", 20)
+        assert state(job) == State.WAITING
+    finally:
+        kit.redis.resume()
+    kit.start("worker")
+
+    wait_for(job, State.SUCCEEDED)
+
+
+@WITH_POSTGRESQL
+def test_relay_outlives_the_database(kit):
+    """It waits, says so once, and goes on; LISTEN is set up again."""
+    relay = kit.start("relay")
+    relay.wait_for_line("relay started")
+    connection.close()
+
+    kit.postgresql.stop()
+    relay.wait_for_line("the database is away")
+    kit.postgresql.start()
+    relay.wait_for_line("the database is back")
+    kit.start("worker")
+
+    wait_for(enqueue("test.echo", value="x"), State.SUCCEEDED)
+    assert relay.output.count("the database is away") == 1
+
+
+@WITH_POSTGRESQL
+def test_enqueuing_commit_wakes_the_relay(kit, tmp_path):
+    """LISTEN and NOTIFY: with a poll far longer than the wait, only the wake-up can explain it."""
+    kit.extra_env = {"JOBS_POLL_S": "60"}
+    kit.start("relay").wait_for_line("relay started")
+    kit.start("worker")
+    wait_for(enqueue("test.echo", value="warm"), State.SUCCEEDED, 10)
+
+    job = enqueue("test.echo", value="x")
+
+    wait_for(job, State.SUCCEEDED, 10)
+
+
+def test_two_relays_share_the_work(kit: Kit):
+    """Each job is relayed once."""
+    kit.start("relay").wait_for_line("relay started")
+    kit.start("relay").wait_for_line("relay started")
+    kit.start("worker")
+
+    jobs = enqueue_many(draft("test.echo", value=number) for number in range(200))
+
+    wait_until(lambda: not Job.objects.exclude(state=State.SUCCEEDED).exists(), 60)
+    assert Effect.objects.count() == len(jobs)
+    assert not Job.objects.exclude(run=1).exists()

@@ -1,0 +1,41 @@
+"""Make this machine able to run every test: `python -m tests.machine`. Only root on Debian gets anything installed."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+from tests.services import Postgresql, Redis
+
+
+def missing_packages() -> list[str]:
+    """Return the Debian packages whose programs are not here."""
+    here = {
+        "postgresql": Postgresql.binary(),
+        "redis-server": Redis.binary(),
+        "chromium": shutil.which("chromium"),
+        "chromium-driver": shutil.which("chromedriver"),
+    }
+    return [package for package, path in here.items() if not path]
+
+
+def main() -> int:
+    """Install what is missing, or say what to install and let those tests be skipped by name."""
+    packages = missing_packages()
+    if not packages:
+        return 0
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        print(f"For all tests install: {' '.join(packages)} (Debian's names). Without them some are skipped, by name.")
+        return 0
+    print(f"Installing {' '.join(packages)} ...", flush=True)
+    env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update", "-qq"], ["install", "-qq", "-y", "--no-install-recommends", *packages]):
+        code = subprocess.run(["apt-get", *command], env=env, stdout=subprocess.DEVNULL).returncode
+        if code:
+            print(f"apt-get {command[0]} failed, see above: run `apt-get install {' '.join(packages)}`.")
+            return code if os.environ.get("CI") else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Run the tests on every rung of the ladder: `python -m tests.rungs [--rung NAME] [pytest arguments]`."""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.services import Postgresql, Redis
+
+RUNGS = {
+    "sqlite+filesystem": (),
+    "postgresql+filesystem": (Postgresql,),
+    "postgresql+redis": (Postgresql, Redis),
+}
+# Tests that only need a database run once for each: on the first rung that has it.
+TESTS = {"sqlite+filesystem": "tests", "postgresql+filesystem": "tests", "postgresql+redis": "tests/live"}
+
+
+def main() -> int:
+    """Run the rungs one after another, print a table, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.rungs", description="Run the tests on every rung.")
+    parser.add_argument("--rung", action="append", choices=RUNGS, help="only this rung; may be repeated")
+    options, pytest_arguments = parser.parse_known_args()
+    rows = [run_rung(name, pytest_arguments) for name in options.rung or RUNGS]
+    print("\n" + table(rows), flush=True)
+    return int(any(row["failed"] for row in rows))
+
+
+def run_rung(name: str, pytest_arguments: list[str]) -> dict:
+    """Start the rung's servers, run pytest on them and return what came out, as a row of the table."""
+    missing = [server for server in RUNGS[name] if not server.binary()]
+    if missing:
+        sentence = "; ".join(f"{server.program} is missing: install {server.package}" for server in missing)
+        is_failure = bool(os.environ.get("CI"))
+        print(f"== {name}: {'FAILED' if is_failure else 'skipped'}: {sentence}", flush=True)
+        return {"rung": name, "failed": is_failure and sentence, "note": sentence}
+    print(f"== {name}", flush=True)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kit-rung-") as base, ExitStack() as stack:
+        Path(base).chmod(0o711)  # PostgreSQL runs as another user and must reach its folder below
+        env = os.environ | environment(name, Path(base), stack)
+        report = Path(base) / "report.xml"
+        chosen = pytest_arguments if any(map(is_test_path, pytest_arguments)) else [TESTS[name], *pytest_arguments]
+        command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *chosen]
+        code = subprocess.run(command, env=env).returncode
+        counts = read_report(report)
+    if code not in (0, 5) and not counts["failed"]:  # 5: no test of the chosen ones applies to this rung
+        counts["failed"] = f"pytest ended with {code}"
+    return {"rung": name, **counts, "seconds": round(time.monotonic() - started)}
+
+
+def environment(name: str, base: Path, stack: ExitStack) -> dict[str, str]:
+    """Start the servers of a rung and return the variables that lead to them."""
+    (base / "data").mkdir()
+    env = {"RUNG": name, "DATA_DIR": str(base / "data"), "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    env |= {"DATABASE_URL": f"sqlite:///{base / 'data' / 'db.sqlite3'}", "CELERY_BROKER_URL": "filesystem://"}
+    for server_class in RUNGS[name]:
+        folder = base / server_class.__name__.lower()
+        folder.mkdir()
+        server = server_class(folder).start()
+        stack.callback(server.stop)
+        env["DATABASE_URL" if server_class is Postgresql else "CELERY_BROKER_URL"] = server.url
+        env[f"{server_class.__name__.upper()}_DIR"] = str(folder)
+    return env
+
+
+def is_test_path(argument: str) -> bool:
+    """Tell whether a pytest argument names tests."""
+    return Path(argument.split("::")[0]).exists()
+
+
+def read_report(report: Path) -> dict[str, int]:
+    """Return how many tests passed, failed and were skipped."""
+    if not report.exists():
+        return {"passed": 0, "failed": 0, "skipped": 0}
+    suite = ElementTree.parse(report).getroot().find("testsuite")
+    total, failures, errors, skipped = (int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped"))
+    return {"passed": total - failures - errors - skipped, "failed": failures + errors, "skipped": skipped}
+
+
+def table(rows: list[dict]) -> str:
+    """Return the rows as text, one line a rung."""
+    names = ("passed", "failed", "skipped", "seconds")
+    lines = [f"{'rung':24}" + "".join(f"{name:>9}" for name in names)]
+    for row in rows:
+        cells = "".join(f"{row.get(name, '-'):>9}" for name in names) if "note" not in row else "  " + row["note"]
+        lines.append(f"{row['rung']:24}{cells}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
