@@ -1,6 +1,6 @@
 # make demo and make test are all a newcomer needs. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint lock clean
+.PHONY: help demo test bench lint lock clean
 
 PORT ?= 8000
 FLOWER_PORT ?= 5555
@@ -24,6 +24,9 @@ test: ## Set up whatever the tests need, then run them on every rung
 	@.venv/bin/python -m tests.machine
 	@$(MAKE) --no-print-directory lint
 	@.venv/bin/python -m tests.rungs
+
+bench: ## Print what things cost, on PostgreSQL and Redis
+	@.venv/bin/python -m tests.rungs --rung postgresql+redis -q tests/benchmarks/bench_*.py
 
 lint: ## Check style and format
 	.venv/bin/ruff check .

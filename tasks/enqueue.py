@@ -13,6 +13,7 @@ from tasks.errors import EnqueueError, InvalidArguments
 from tasks.models import LIVE, Job, Scope
 
 MAX_ARGUMENTS_BYTES = 64 * 1024
+BATCH = 1_000  # rows in one statement; SQLite bounds its parameters
 CHANNEL = "jobs"  # PostgreSQL NOTIFY channel the relay listens on
 
 
@@ -89,7 +90,7 @@ def enqueue(kind: str, /, *args, **arguments_and_options) -> Job:
 
 
 def enqueue_many(drafts: Iterable[Job]) -> list[Job]:
-    """Write many jobs in one statement of the caller's transaction; return them in the given order.
+    """Write many jobs in the caller's transaction, a thousand in a statement; return them in the given order.
 
     Transition: -> waiting.
     Shape: where a unique_key is taken, the job that has it stands in the list; `is_new` tells them apart.
@@ -102,7 +103,8 @@ def enqueue_many(drafts: Iterable[Job]) -> list[Job]:
         job.enqueued_at = now
         job.run_at = job.run_at or now
     with transaction.atomic():
-        _insert(drafts)
+        for start in range(0, len(drafts), BATCH):
+            _insert(drafts[start : start + BATCH])
         jobs = [job if job.is_new else _existing(job) for job in drafts]
         _wake_relay({job.queue for job in drafts if job.is_new and job.run_at <= now})
     return jobs

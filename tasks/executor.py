@@ -17,9 +17,8 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 
 from tasks import backoff, registry, shutdown, soft_limit
-from tasks.clock import database_now
 from tasks.errors import RetryLater, Superseded, Unfit
-from tasks.models import Job, JobQuerySet, State
+from tasks.models import Job
 from tasks.running_job import RunningJob
 from tasks.scrub import scrub
 
@@ -52,16 +51,21 @@ def execute(job_id: int, run: int) -> None:
     with soft_limit.held():
         started = time.monotonic()
         try:
-            job, done = claim_message(job_id, run), 0
+            job, done = Job.objects.claim(job_id, run, **owner()), 0
             while job is not None:
                 perform(job)
                 done += 1
                 if done == JOBS_PER_MESSAGE or time.monotonic() - started > wake_up_s(job.kind) or shutdown.has_begun():
                     return
-                job = claim_next(job.kind, job.queue)
+                job = Job.objects.claim_next(job.kind, job.queue, **owner())
         except DATABASE_AWAY as error:
             log.warning("job %s: the database is away (%s); the job is tried again later", job_id, type(error).__name__)
             connection.close()
+
+
+def owner() -> dict:
+    """Return who claims: this worker, and this child of its pool."""
+    return {"worker": WORKER, "child_pid": os.getpid()}
 
 
 def wake_up_s(kind: str) -> float:
@@ -73,36 +77,6 @@ def soft_limit_s(kind: str) -> float:
     """Return a kind's soft time limit, the worker's own for one this code does not know. Units: seconds."""
     known = registry.find(kind)
     return (known and known.soft_time_limit_s) or settings.CELERY_TASK_SOFT_TIME_LIMIT
-
-
-def claim_message(job_id: int, run: int) -> Job | None:
-    """Take the job a message names; None when it was taken, cancelled or relayed anew.
-
-    Transition: relayed -> running.
-    """
-    return Job.objects.claim(job_id, run, state=State.RELAYED, worker=WORKER, child_pid=os.getpid())
-
-
-def claim_next(kind: str, queue: str) -> Job | None:
-    """Take the next due job of a kind straight from the table, unless a more urgent one is due in the queue.
-
-    Transition: waiting -> running.
-    Locks: the row, SKIP LOCKED.
-    """
-    due = Job.objects.due(database_now()).filter(queue=queue)
-    if not due.filter(kind=kind).exists():
-        return None  # the usual end, without a transaction
-    with transaction.atomic():
-        row = due.filter(kind=kind).select_for_update(skip_locked=True).values("id", "run", "priority").first()
-        if row is None or is_more_urgent_due(due, queue, row["priority"]):
-            return None
-        return Job.objects.claim(row["id"], row["run"] + 1, state=State.WAITING, worker=WORKER, child_pid=os.getpid())
-
-
-def is_more_urgent_due(due: JobQuerySet, queue: str, priority: int) -> bool:
-    """Tell whether a job of higher priority waits in the queue, in the table or with the broker."""
-    relayed = Job.objects.filter(queue=queue, state=State.RELAYED)
-    return any(jobs.filter(priority__gt=priority).exists() for jobs in (due, relayed))
 
 
 def perform(job: Job) -> None:
@@ -210,7 +184,8 @@ def write(ending: Ending) -> str:
     deadline = time.monotonic() + settings.CELERY_TASK_TIME_LIMIT
     for delay_s in backoff.outage_delays_s():
         try:
-            connection.close_if_unusable_or_obsolete()
+            if connection.errors_occurred:  # in the handler: it may be lost
+                connection.close_if_unusable_or_obsolete()
             return ending.words if ending.update() else "was ended by somebody else; this run changes nothing"
         except DATABASE_AWAY as error:
             if time.monotonic() > deadline:

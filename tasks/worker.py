@@ -8,6 +8,7 @@ from django.db import Error as DatabaseError
 from django.db import connection
 
 from tasks import executor, locks, shutdown
+from tasks.models import Job
 from tasks.running_job import RunningJob
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ def release_unknown(id=None, name=None, **kwargs) -> None:
     if not (job_id.isdigit() and run.isdigit()):
         return  # a plain Celery task, without the promise
     try:
-        if job := executor.claim_message(int(job_id), int(run)):
+        if job := Job.objects.claim(int(job_id), int(run), **executor.owner()):
             why = f"No task is registered as {name!r} in this worker."
             executor.release_unknown(RunningJob(job), job, why).update()
     except DatabaseError as error:

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import connection
 
 from tasks.child import die_with_parent
+from tasks.management.commands import serve
 from tasks.registry import broker_queue
 from tests import services
 
@@ -156,13 +157,13 @@ class Kit:
         self.processes.append(process)
         return process
 
-    def stop_all(self) -> None:
-        """Stop whatever is still running, newest first."""
-        for process in reversed(self.processes):
+    def end_all(self) -> None:
+        """End whatever is still running, at once and with its children: tests of warm stops have stopped theirs."""
+        for process in self.processes:
             if process.is_running:
-                process.terminate()
-        for process in reversed(self.processes):
-            process.stop()
+                os.killpg(process.pid, signal.SIGKILL)
+        for process in self.processes:
+            process.popen.wait(timeout=10)
 
     def empty_broker(self) -> None:
         """Forget all messages of earlier tests.
@@ -182,9 +183,7 @@ class Kit:
         return [PYTHON, "manage.py", "relay"]
 
     def _worker(self, queues: list[str] | None = None, concurrency: int = 2) -> list[str]:
-        name = f"w{len(self.processes)}@%h"
-        command = [PYTHON, "-m", "celery", "-A", "project", "worker", "-n", name, f"--concurrency={concurrency}"]
-        command += ["--prefetch-multiplier=1", "--without-mingle", "--without-gossip", "--loglevel=INFO"]
+        command = [*serve.worker(concurrency).command, "-n", f"w{len(self.processes)}@%h"]
         return command + ([f"--queues={','.join(map(broker_queue, queues))}"] if queues else [])
 
     def _beat(self) -> list[str]:

@@ -16,8 +16,8 @@ LATER = timedelta(minutes=10)
 DO = {
     "relay": lambda job, now: Job.objects.relay([job.id], now),
     "unrelay": lambda job, now: Job.objects.unrelay([job.id], job.relayed_at or now),
-    "claim_waiting": lambda job, now: claimed(job, State.WAITING),
-    "claim_relayed": lambda job, now: claimed(job, State.RELAYED),
+    "claim": lambda job, now: claimed(job),
+    "claim_next": lambda job, now: Job.objects.claim_next(job.kind, job.queue, worker="host:1:2", child_pid=3),
     "succeed": lambda job, now: Job.objects.succeed(job),
     "retry": lambda job, now: Job.objects.retry(job, now + LATER, failed(1)),
     "snooze": lambda job, now: Job.objects.snooze(job, now + LATER, now),
@@ -31,8 +31,8 @@ DO = {
 LEADS_TO = {
     ("relay", State.WAITING): State.RELAYED,
     ("unrelay", State.RELAYED): State.WAITING,
-    ("claim_waiting", State.WAITING): State.RUNNING,
-    ("claim_relayed", State.RELAYED): State.RUNNING,
+    ("claim_next", State.WAITING): State.RUNNING,
+    ("claim", State.RELAYED): State.RUNNING,
     ("succeed", State.RUNNING): State.SUCCEEDED,
     ("retry", State.RUNNING): State.WAITING,
     ("snooze", State.RUNNING): State.WAITING,
@@ -48,9 +48,9 @@ LEADS_TO = {
 OF_A_RUN = ["succeed", "retry", "snooze", "release_unknown", "bury", "report_progress"]
 
 
-def claimed(job: Job, state: State) -> Job | None:
+def claimed(job: Job) -> Job | None:
     """Claim a job for its next run, as a worker does."""
-    return Job.objects.claim(job.id, job.run + 1, state=state, worker="host:1:2", child_pid=3)
+    return Job.objects.claim(job.id, job.run + 1, worker="host:1:2", child_pid=3)
 
 
 # -- the verbs ----------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_late_run_cannot_change_the_row(verb):
 def test_claim_is_refused_for_an_old_run_number():
     job = row(State.RELAYED, run=3)
 
-    second = Job.objects.claim(job.id, 3, state=State.RELAYED, worker="host:1:2", child_pid=3)
+    second = Job.objects.claim(job.id, 3, worker="host:1:2", child_pid=3)
 
     assert second is None
 
@@ -100,7 +100,7 @@ def test_claim_is_refused_for_an_old_run_number():
 def test_claim_raises_run_and_charges_an_attempt():
     job = row(State.RELAYED, run=4, attempts=2, relays=3, progress=70)
 
-    mine = claimed(job, State.RELAYED)
+    mine = claimed(job)
 
     assert (mine.run, mine.attempts, mine.relays, mine.progress) == (5, 3, 0, None)
     assert (mine.worker, mine.child_pid) == ("host:1:2", 3)

@@ -84,7 +84,7 @@ def test_no_more_than_high_water_are_with_the_broker():
     first = relay_batch("default", database_now())
 
     full = relay_batch("default", database_now())
-    Job.objects.claim(first[0].id, 1, state=State.RELAYED, worker="w", child_pid=1)
+    Job.objects.claim(first[0].id, 1, worker="w", child_pid=1)
     after_claim = relay_batch("default", database_now())
 
     assert (len(first), len(full), len(after_claim)) == (5, 0, 1)

@@ -8,10 +8,10 @@ from tests.smtp import SmtpSink
 
 @pytest.fixture
 def kit(transactional_db, tmp_path):
-    """Give a Kit on an empty database and an empty broker; stop its processes before the tables are emptied."""
+    """Give a Kit on an empty database and an empty broker; end its processes before the tables are emptied."""
     made = Kit(tmp_path)
     yield made
-    made.stop_all()
+    made.end_all()
 
 
 @pytest.fixture

@@ -6,41 +6,41 @@ import time
 from tasks.api import PermanentError, RetryLater, job
 from tests.testjobs.models import Effect
 
-QUICKLY_S = 0.1
+QUICKLY = {"backoff_base_s": 0.1, "backoff_cap_s": 0.3}
 
 
-@job("test.echo", backoff_base_s=QUICKLY_S)
+@job("test.echo", **QUICKLY)
 def echo(value):
     """Write the value."""
     Effect.objects.create(note="test.echo", value=value)
 
 
-@job("test.echo_default", backoff_base_s=QUICKLY_S)
+@job("test.echo_default", **QUICKLY)
 def echo_default(value="default"):
     """Write the value; needs no arguments, so that a typed line can enqueue it."""
     Effect.objects.create(note="test.echo_default", value=value)
 
 
-@job("test.sleep", backoff_base_s=QUICKLY_S)
+@job("test.sleep", **QUICKLY)
 def sleep(seconds):
     """Take a while, then write."""
     time.sleep(seconds)
     Effect.objects.create(note="test.sleep", value=seconds)
 
 
-@job("test.fail", backoff_base_s=QUICKLY_S)
+@job("test.fail", **QUICKLY)
 def fail(message="on purpose"):
     """Fail in a way that trying again may cure."""
     raise RuntimeError(message)
 
 
-@job("test.permanent", backoff_base_s=QUICKLY_S)
+@job("test.permanent", **QUICKLY)
 def permanent(message="on purpose"):
     """Fail in a way that trying again cannot cure."""
     raise PermanentError(message)
 
 
-@job("test.snooze", backoff_base_s=QUICKLY_S)
+@job("test.snooze", **QUICKLY)
 def snooze(seconds):
     """Write once, and come back later until a second effect is there."""
     Effect.objects.create(note="test.snooze", value=seconds)
@@ -48,32 +48,32 @@ def snooze(seconds):
         raise RetryLater(seconds)
 
 
-@job("test.atomic", atomic=True, backoff_base_s=QUICKLY_S)
+@job("test.atomic", atomic=True, **QUICKLY)
 def atomic(value):
     """Write in the same transaction that finishes the job."""
     Effect.objects.create(note="test.atomic", value=value)
 
 
-@job("test.atomic_fail", atomic=True, backoff_base_s=QUICKLY_S)
+@job("test.atomic_fail", atomic=True, **QUICKLY)
 def atomic_fail(value):
     """Write, then fail: nothing may be left."""
     Effect.objects.create(note="test.atomic_fail", value=value)
     raise RuntimeError("on purpose, after the write")
 
 
-@job("test.soft_limit", soft_time_limit_s=1, time_limit_s=30, backoff_base_s=QUICKLY_S, max_attempts=2)
+@job("test.soft_limit", soft_time_limit_s=1, time_limit_s=30, **QUICKLY, max_attempts=2)
 def soft_limit():
     """Take far longer than the soft limit allows."""
     time.sleep(20)
 
 
-@job("test.nap", backoff_base_s=QUICKLY_S)
+@job("test.nap", **QUICKLY)
 def nap(seconds=2):
     """Take long enough to be seen running."""
     time.sleep(seconds)
 
 
-@job("test.long_nap", backoff_base_s=QUICKLY_S)
+@job("test.long_nap", **QUICKLY)
 def long_nap(seconds=60):
     """Take longer than any stop waits."""
     time.sleep(seconds)
@@ -86,7 +86,7 @@ def noop():
 
 if not os.environ.get("TESTJOBS_OLD_CODE"):  # what a release adds; a worker with this variable set lacks it
 
-    @job("test.new", backoff_base_s=QUICKLY_S)
+    @job("test.new", **QUICKLY)
     def new():
         """Write that the new code has run."""
         Effect.objects.create(note="test.new")

@@ -1,0 +1,51 @@
+"""What the README shows works as shown."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks import registry
+from tasks.models import Job
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.django_db
+def test_example_of_a_job_runs_as_printed(monkeypatch):
+    """Both blocks, as somebody would paste them."""
+    monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+
+    job = Job.objects.get(kind="shop.invoice")
+    assert (job.queue, job.max_attempts, job.unique_key, job.arguments) == ("mail", 8, "invoice:42", {"order_id": 42})
+
+
+def test_links_lead_somewhere():
+    """Every relative link of README and docs names a file that is there."""
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_readme_is_short_and_names_the_two_commands():
+    """A page or two that somebody reads."""
+    assert len(README.splitlines()) <= 200
+    assert "$ make demo" in README and "$ make test" in README
+
+
+def test_every_make_target_state_and_dependency_is_in_the_docs():
+    """Nothing that a person can use is a secret."""
+    docs = README + "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
+    targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    packages = re.findall(r'^    "([A-Za-z-]+)', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+
+    missing = [target for target in targets if f"make {target}" not in docs]
+    missing += [state for state in Job._meta.get_field("state").choices if state[0] not in docs]
+    missing += [package for package in packages if package.lower() not in README.lower()]
+
+    assert missing == []
