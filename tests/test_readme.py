@@ -38,6 +38,14 @@ def test_readme_is_short_and_names_the_two_commands():
     assert "$ make demo" in README and "$ make test" in README
 
 
+def test_every_make_target_explains_itself():
+    """`make help` shows what follows the two hashes."""
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()
+
+    assert sorted(phony) == sorted(re.findall(r"^([a-z-]+):.*## \S", makefile, re.MULTILINE))
+
+
 def test_every_make_target_state_and_dependency_is_in_the_docs():
     """Nothing that a person can use is a secret."""
     docs = README + "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))

@@ -1,6 +1,5 @@
 """The first run: a newcomer's `make demo` in a fresh clone with an empty cache, seen through a real browser."""
 
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -11,7 +10,7 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from tests.browser import chromium, keep_screenshot
-from tests.checkout import ROOT, Checkout
+from tests.checkout import Checkout
 from tests.kit import wait_until
 
 pytestmark = [pytest.mark.rung("sqlite+filesystem"), pytest.mark.timeout(420)]
@@ -167,12 +166,6 @@ def test_too_old_python_is_one_sentence(checkout):
     assert refused.wait() != 0
     assert first_line(refused).startswith("Python 3.9.2 is too old: install 3.11 or newer")
     assert "Traceback" not in refused.output
-
-
-def test_every_make_target_explains_itself():
-    shown = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-
-    assert {line.split()[1] for line in shown.splitlines()} == {"help", "demo", "test", "lint", "lock", "clean"}
 
 
 def first_line(process) -> str:
