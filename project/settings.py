@@ -121,6 +121,7 @@ JOBS_QUEUES = ("default", "mail")
 JOBS_HIGH_WATER = env.integer("JOBS_HIGH_WATER", 32, low=1, high=10_000)  # jobs per queue in the broker
 JOBS_POLL_S = env.integer("JOBS_POLL_S", 1, low=1, high=60)  # longest wait for due rows when nothing wakes the relay
 JOBS_LOST_GRACE_S = env.integer("JOBS_LOST_GRACE_S", 15, low=1, high=3600)  # doubles each time a job is relayed anew
+JOBS_DRAIN_S = env.integer("JOBS_DRAIN_S", 600, low=1, high=86_400)  # a stopping worker gives back what takes longer
 JOBS_UNKNOWN_GIVE_UP_S = 900  # a job that no worker knows how to run is dead after this
 JOBS_KEEP_SUCCEEDED_S = env.integer("JOBS_KEEP_SUCCEEDED_S", 86_400, low=60, high=10 * 366 * 86_400)
 JOBS_KEEP_DEAD_S = env.integer("JOBS_KEEP_DEAD_S", 30 * 86_400, low=60, high=10 * 366 * 86_400)
@@ -141,6 +142,7 @@ CELERY_TASK_REJECT_ON_WORKER_LOST = False  # rows decide what runs again, not me
 CELERY_TASK_SOFT_TIME_LIMIT = 540
 CELERY_TASK_TIME_LIMIT = 600
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1  # a waiting job belongs to whoever is free, not to who is busy
+CELERY_WORKER_LOST_WAIT = 1.0  # s; without an event loop a child's death would be told after 10
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_SEND_TASK_EVENTS = False  # 1.8 ms of CPU a message; Flower turns them on while it runs
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

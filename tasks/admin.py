@@ -21,7 +21,8 @@ from tasks import words
 from tasks.admin_list import AgeFilter, BoundedPaginator, JobList, KindFilter, QueueFilter, StateFilter
 from tasks.admin_page import FIELDSETS, NOTHING, pill
 from tasks.decisions import VERBS, Outcome, Verb, decide_all, told
-from tasks.models import Job, State
+from tasks.models import Job
+from tasks.states import State
 
 DECIDE_FOR_S = 20.0  # below gunicorn's timeout of 30 s; what is left is said
 BREATH_S = 0.02  # between batches on SQLite, whose other writers only look now and then whether it is their turn

@@ -12,7 +12,7 @@ from django.utils.functional import cached_property
 
 from tasks import registry, words
 from tasks.clock import database_now
-from tasks.models import FINISHED, State
+from tasks.states import FINISHED, State
 
 
 class BoundedPaginator(Paginator):

@@ -9,7 +9,8 @@ from django.db.models import Max, QuerySet
 from tasks import words
 from tasks.clock import database_now
 from tasks.errors import TransitionRefused
-from tasks.models import Job, State
+from tasks.models import Job
+from tasks.states import State
 
 BATCH = 50  # jobs a transaction: on SQLite nobody else writes meanwhile, a signup neither
 REFUSALS_TOLD = 3

@@ -22,6 +22,7 @@ class JobTask(celery.Task):
     typing = False  # execute checks a job's arguments itself, against the row
     acks_late = True
     ignore_result = True
+    Request = "tasks.worker:JobRequest"
     handler: Callable
 
     def run(self, job_id: int, run: int) -> None:

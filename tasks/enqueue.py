@@ -10,7 +10,8 @@ from django.utils import timezone
 from tasks import registry
 from tasks.clock import database_now
 from tasks.errors import EnqueueError, InvalidArguments
-from tasks.models import LIVE, Job, Scope
+from tasks.models import Job
+from tasks.states import LIVE, Scope
 
 MAX_ARGUMENTS_BYTES = 64 * 1024
 BATCH = 1_000  # rows in one statement; SQLite bounds its parameters

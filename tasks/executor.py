@@ -2,25 +2,19 @@
 
 import logging
 import os
-import random
 import secrets
 import socket
 import time
-import traceback
-from collections.abc import Callable
-from datetime import timedelta
-from typing import NamedTuple
 
 from billiard.common import terminate_handler_fired
-from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 
-from tasks import backoff, registry, shutdown, soft_limit
+from tasks import backoff, endings, registry, shutdown, soft_limit
+from tasks.endings import Ending
 from tasks.errors import RetryLater, Superseded, Unfit
 from tasks.models import Job
 from tasks.running_job import RunningJob
-from tasks.scrub import scrub
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +25,8 @@ WORKER = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 JOBS_PER_MESSAGE = 20
 SECONDS_PER_MESSAGE = 1.0
 LIMIT_SHARE = 60  # earlier jobs of a message use up at most this part of the last one's soft time limit
-UNKNOWN_DELAYS_S = (5, 60)  # how soon a job is offered to another worker: first, and at most
 
 DATABASE_AWAY = (OperationalError, InterfaceError)
-
-
-class Ending(NamedTuple):
-    """How a run ends: what to say, and the conditional UPDATE that returns 0 when somebody else was first."""
-
-    words: str
-    update: Callable[[], int]
 
 
 def execute(job_id: int, run: int) -> None:
@@ -70,13 +56,7 @@ def owner() -> dict:
 
 def wake_up_s(kind: str) -> float:
     """Return for how long one message may start further jobs. Units: seconds."""
-    return min(SECONDS_PER_MESSAGE, soft_limit_s(kind) / LIMIT_SHARE)
-
-
-def soft_limit_s(kind: str) -> float:
-    """Return a kind's soft time limit, the worker's own for one this code does not know. Units: seconds."""
-    known = registry.find(kind)
-    return (known and known.soft_time_limit_s) or settings.CELERY_TASK_SOFT_TIME_LIMIT
+    return min(SECONDS_PER_MESSAGE, endings.soft_limit_s(kind) / LIMIT_SHARE)
 
 
 def perform(job: Job) -> None:
@@ -86,17 +66,28 @@ def perform(job: Job) -> None:
     try:
         ending = call(running, job)
     except Unfit as unfit:
-        ending = release_unknown(running, job, str(unfit))
+        ending = endings.unknown(job, str(unfit), running.now())
     except RetryLater as later:
-        ending = snooze(running, job, later)
+        ending = endings.snoozed(job, later, running.now())
     except Superseded:
         ending = Ending("was taken over; its effects were rolled back", lambda: 1)
     except BaseException as error:  # foreign code: MemoryError and SystemExit must not reach the pool either
         if terminate_handler_fired() or isinstance(error, KeyboardInterrupt):
-            raise  # the pool is being stopped; the main process gives the row back
-        ending = fail(running, job, error)
+            interrupt(running, job)
+            raise  # this process is being ended
+        ending = endings.failed(job, error, running.now())
     ended = write(ending)
     log.info("job %s.%s %s %s after %.3f s", job.id, job.run, job.kind, ended, running.elapsed_s())
+
+
+def interrupt(running: RunningJob, job: Job) -> None:
+    """Give back a job that a shutdown cuts off. At the hard time limit nothing is written: the guardian charges it.
+
+    Transition: running -> waiting, without charge.
+    """
+    if shutdown.has_begun() and running.elapsed_s() < endings.hard_limit_s(job.kind):
+        connection.close()  # the signal may have come in the middle of a statement
+        log.info("job %s.%s %s %s", job.id, job.run, job.kind, write(endings.interrupted(job, running.now())))
 
 
 def call(running: RunningJob, job: Job) -> Ending:
@@ -117,63 +108,6 @@ def call(running: RunningJob, job: Job) -> Ending:
         if not Job.objects.succeed(job):
             raise Superseded
     return Ending("succeeded", lambda: 1)
-
-
-def release_unknown(running: RunningJob, job: Job, why: str) -> Ending:
-    """Offer a job that this code cannot run to other workers, and bury it when none has known it for long."""
-    now = running.now()
-    since = job.unknown_since_at or now
-    unknown_s = (now - since).total_seconds()
-    if unknown_s >= settings.JOBS_UNKNOWN_GIVE_UP_S:
-        entry = failure(running, job, f"No worker has known how to run it for {unknown_s:.0f} s. {why}")
-        return Ending("is dead: no worker knows it", lambda: Job.objects.bury(job, entry))
-    log.warning("job %s.%s is left to a worker with other code: %s", job.id, job.run, why)
-    first_s, most_s = UNKNOWN_DELAYS_S
-    run_at = now + timedelta(seconds=min(max(unknown_s, first_s), most_s))
-    return Ending("released", lambda: Job.objects.release_unknown(job, run_at, since))
-
-
-def snooze(running: RunningJob, job: Job, later: RetryLater) -> Ending:
-    """Let a job come back when its handler asked to, unless it has asked for nothing else for too long."""
-    now = running.now()
-    since = job.snoozed_since_at or now
-    snoozed_s, max_age_s = (now - since).total_seconds(), registry.get(job.kind).max_age_s
-    if snoozed_s >= max_age_s:
-        entry = failure(
-            running, job, f"It has only asked to come back for {snoozed_s:.0f} s; {max_age_s:g} s is the limit."
-        )
-        return Ending("is dead: snoozed for too long", lambda: Job.objects.bury(job, entry))
-    run_at = now + timedelta(seconds=max(0.0, later.seconds))
-    return Ending(f"snoozes {later.seconds:g} s", lambda: Job.objects.snooze(job, run_at, since))
-
-
-def fail(running: RunningJob, job: Job, error: BaseException) -> Ending:
-    """Bury the job if trying again cannot help or its attempts are spent; otherwise wait for the next attempt."""
-    kind = registry.get(job.kind)
-    sentence = f"{type(error).__name__}: {error}"
-    if isinstance(error, SoftTimeLimitExceeded):
-        sentence = f"The soft time limit of {soft_limit_s(job.kind):g} s was exceeded."
-    entry = failure(running, job, sentence, error)
-    if kind.is_permanent(error):
-        return Ending("is dead: a permanent error", lambda: Job.objects.bury(job, entry))
-    if job.attempts >= job.max_attempts:
-        return Ending("is dead: its attempts are spent", lambda: Job.objects.bury(job, entry))
-    delay_s = backoff.next_delay_s(job.attempts, random.random, base_s=kind.backoff_base_s, cap_s=kind.backoff_cap_s)
-    run_at = running.now() + timedelta(seconds=delay_s)
-    return Ending(f"failed, again in {delay_s:.1f} s", lambda: Job.objects.retry(job, run_at, entry))
-
-
-def failure(running: RunningJob, job: Job, sentence: str, error: BaseException | None = None) -> dict:
-    """Return the history entry of a failed run, without addresses and secrets."""
-    return {
-        "at": running.now().isoformat(timespec="seconds"),
-        "what": "failed",
-        "run": job.run,
-        "attempt": job.attempts,
-        "worker": job.worker,
-        "error": scrub(sentence, limit=500, is_start_kept=True),
-        "traceback": scrub("".join(traceback.format_exception(error))) if error else "",
-    }
 
 
 def write(ending: Ending) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from django.db import connection
 
 RELAY = "relay"  # held by every relay together
-CLASS_BITS = 32  # pg_locks shows a 64-bit key as two halves
 
 
 class PostgresLock:
@@ -25,6 +24,16 @@ class PostgresLock:
             cursor.execute(f"SELECT {function}(%s)", [_key(name)])
             self.is_held = cursor.fetchone()[0]
 
+    def is_ours(self) -> bool:
+        """Tell whether the session lives, and with it the lock. Raises: DatabaseError."""
+        with self.session.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        return True
+
+    def fileno(self) -> int:
+        """Return the session's socket, for a forked child to close."""
+        return self.session.connection.fileno()
+
     def release(self) -> None:
         """Give the lock back by ending its session."""
         self.session.close()
@@ -34,7 +43,7 @@ class FileLock:
     """A lock on a file. Locks: the file, shared or exclusive, not waiting."""
 
     def __init__(self, name: str, *, is_shared: bool):
-        path = _folder() / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock"
+        path = _path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -42,6 +51,14 @@ class FileLock:
             self.is_held = True
         except BlockingIOError:
             self.is_held = False
+
+    def is_ours(self) -> bool:
+        """Tell whether the file is still locked: as long as it is open."""
+        return self._file >= 0
+
+    def fileno(self) -> int:
+        """Return the open file, for a forked child to close."""
+        return self._file
 
     def release(self) -> None:
         """Give the lock back by closing the file; twice is harmless."""
@@ -64,29 +81,45 @@ def try_hold(name: str, *, is_shared: bool = False) -> PostgresLock | FileLock |
 
 
 def is_held(name: str) -> bool:
-    """Tell whether any process holds the lock, without taking it from an owner that is just reconnecting.
+    """Tell whether any process holds the lock."""
+    return bool(held({name}))
+
+
+def held(names: set[str]) -> set[str]:
+    """Return those locks that some process holds, without taking any from an owner that is just reconnecting.
 
     Locks: none on PostgreSQL; on SQLite the file, for the moment of the look.
     """
     if connection.vendor != "postgresql":
-        looked = try_hold(name)
-        if looked:
-            looked.release()
-        return looked is None
-    key = _key(name)
+        return {name for name in names if not _is_free(name)}
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
-            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-            "AND classid::bigint = %s AND objid::bigint = %s",
-            [(key >> CLASS_BITS) & 0xFFFFFFFF, key & 0xFFFFFFFF],
+            "SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted "
+            "AND objsubid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
-        return cursor.fetchone()[0] > 0
+        keys = {key for (key,) in cursor.fetchall()}
+    return {name for name in names if _key(name) in keys}
+
+
+def forget(name: str) -> None:
+    """Remove what a dead process left of its lock, so that files do not pile up; its name is never used again."""
+    if connection.vendor != "postgresql":
+        _path(name).unlink(missing_ok=True)
+
+
+def _is_free(name: str) -> bool:
+    if not _path(name).exists():
+        return True
+    looked = try_hold(name)
+    if looked:
+        looked.release()
+    return looked is not None
 
 
 def _key(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)
 
 
-def _folder() -> Path:
-    return Path(f"{connection.settings_dict['NAME']}.locks")
+def _path(name: str) -> Path:
+    file = f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock"
+    return Path(f"{connection.settings_dict['NAME']}.locks") / file

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db.models import Q
 
-from tasks.models import Job, State
+from tasks.models import Job
+from tasks.states import State
 
 BATCH = 1_000
 

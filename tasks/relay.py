@@ -18,13 +18,15 @@ from tasks.backoff import outage_delays_s
 from tasks.broker import Broker
 from tasks.clock import database_now
 from tasks.enqueue import CHANNEL
-from tasks.models import FINISHED, Job, Queue, State
+from tasks.models import Job, Queue
+from tasks.rescue import Rescue
+from tasks.states import FINISHED, State
 
 log = logging.getLogger(__name__)
 
 FULL_WAIT_S = 0.02  # a full queue frees room whenever a worker claims
 POLL_WITHOUT_NOTIFY_S = 0.2
-LOST_CHECK_S = 1.0
+LOOK_S = 1.0  # between two looks for lost messages and dead workers
 CLEARLY_LATER_S = 5.0
 MAX_DOUBLINGS = 8
 
@@ -107,8 +109,9 @@ class Relay:
 
     def __init__(self):
         self.broker = Broker()
+        self.rescue = Rescue()
         self._lock = None
-        self._next_lost_check = 0.0
+        self._next_look = 0.0
         self._outage = None
         self._is_stopping = False
         self._wake, wake_end = _pipe()
@@ -136,10 +139,11 @@ class Relay:
         self._hold_lock()
         now = database_now()
         queues = settings.JOBS_QUEUES
-        if monotonic() >= self._next_lost_check:
-            self._next_lost_check = monotonic() + LOST_CHECK_S
+        if monotonic() >= self._next_look:
+            self._next_look = monotonic() + LOOK_S
             for queue in queues:
                 return_lost(queue, self.broker, now)
+            self.rescue.step(now)
         due = [queue for queue in queues if Job.objects.due(now).filter(queue=queue).exists()]
         if not due or not self.broker.is_up():
             return Pace.IDLE

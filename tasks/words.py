@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from tasks.models import FINISHED, Job, State
+from tasks.models import Job
+from tasks.states import FINISHED, State
 
 COUNTED = 10_000  # rows; beyond that "more than" is all a person needs, and all that is cheap
 

@@ -1,37 +1,76 @@
-"""What the kit adds to a Celery worker's main process. Imported where the app is ready, harmless elsewhere."""
+"""What the kit adds to a Celery worker's main process. Harmless in every other process.
+
+Which hook fires where was found by experiment: docs/decisions/0002
+"""
 
 import logging
 
+from billiard.einfo import ExceptionWithTraceback
+from billiard.exceptions import TimeLimitExceeded
 from celery import bootsteps, current_app
-from celery.signals import task_unknown, worker_ready, worker_shutting_down
+from celery.signals import task_unknown, worker_process_init, worker_ready, worker_shutting_down
+from celery.worker.request import Request
+from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from tasks import executor, locks, shutdown
+from tasks import endings, executor, locks, shutdown
+from tasks.clock import database_now
+from tasks.guardian import guardian
 from tasks.models import Job
-from tasks.running_job import RunningJob
 
 log = logging.getLogger(__name__)
 
 MAINTAIN_POOL_S = 0.25
 
 
-class JobStep(bootsteps.StartStopStep):
-    """Note the end of the worker's life early, and replace ended children without the pool's 5 s tick.
+class JobRequest(Request):
+    """A message in the main process: it sees how the child that ran it has ended.
 
-    Source: docs/decisions/0002.
+    A hook here must not raise: Celery would never give the message's place back.
     """
+
+    def on_failure(self, exc_info, send_failed_event=True, return_ok=False):
+        """Note why a child ended; a failure that the child itself reported is none of that."""
+        if not return_ok:
+            guardian.explain(self.worker_pid, reason_of(exc_info.exception))
+        return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+
+    def on_timeout(self, soft, timeout):
+        """Note the hard time limit; the pool kills the child next."""
+        if not soft:
+            guardian.explain(self.worker_pid, f"The hard time limit of {timeout:g} s was exceeded.")
+        return super().on_timeout(soft, timeout)
+
+    def cancel(self, pool, signal=None, emit_retry=True):
+        """Tell the child that a cold shutdown ends it; it gives its job back itself."""
+        shutdown.begin()
+        return super().cancel(pool, signal, emit_retry=emit_retry)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return in a sentence why a child ended."""
+    error = error.exc if isinstance(error, ExceptionWithTraceback) else error
+    if isinstance(error, TimeLimitExceeded):
+        return f"The hard time limit of {error.args[0]:g} s was exceeded."
+    return f"Its process was lost: {error}"
+
+
+class JobStep(bootsteps.StartStopStep):
+    """Start the guardian before the first message, and note the end of the worker's life early."""
 
     requires = {"celery.worker.components:Pool"}
 
     def start(self, worker):
-        """Look after the pool often; only the event loop of Redis and AMQP needs it."""
+        """Hold the worker's lock; look after the pool more often than its own 5 s, where there is an event loop."""
+        guardian.start()
         if worker.use_eventloop:
             worker.timer.call_repeatedly(MAINTAIN_POOL_S, worker.pool.maintain_pool)
 
     def stop(self, worker):
-        """Tell the children, also where no signal is sent: a lost broker, an unrecoverable error."""
+        """Tell the children and bound the drain, also where no signal came: a lost broker, an unrecoverable error."""
         shutdown.begin()
+        guardian.drain(settings.JOBS_DRAIN_S)
 
     terminate = stop
 
@@ -39,6 +78,12 @@ class JobStep(bootsteps.StartStopStep):
 def install(app) -> None:
     """Add the step to the app's workers."""
     app.steps["worker"].add(JobStep)
+
+
+@worker_process_init.connect
+def leave_lock_to_main(**kwargs) -> None:
+    """Close a child's copy of the worker's lock: it must not outlive the main process."""
+    guardian.forget_in_child()
 
 
 @worker_shutting_down.connect
@@ -70,8 +115,9 @@ def release_unknown(id=None, name=None, **kwargs) -> None:
         return  # a plain Celery task, without the promise
     try:
         if job := Job.objects.claim(int(job_id), int(run), **executor.owner()):
-            why = f"No task is registered as {name!r} in this worker."
-            executor.release_unknown(RunningJob(job), job, why).update()
+            ending = endings.unknown(job, f"No task is registered as {name!r} in this worker.", database_now())
+            ending.update()
+            log.warning("job %s.%s %s", job_id, run, ending.words)
     except DatabaseError as error:
         log.warning("job %s: the database is away (%s); its row comes back by itself", job_id, type(error).__name__)
         connection.close()

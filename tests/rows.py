@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from tasks.clock import database_now
-from tasks.models import FINISHED, Job, State
+from tasks.models import Job
+from tasks.states import FINISHED, State
 
 
 def consistent(state: str, **fields) -> dict:

@@ -13,7 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from tasks import words
 from tasks.clock import database_now
 from tasks.decisions import BATCH, VERBS, decide_all
-from tasks.models import Job, Queue, Scope, State
+from tasks.models import Job, Queue
+from tasks.states import Scope, State
 from tests.rows import consistent, failed, row, stored
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,8 @@ import pytest
 from django.db import connection, transaction
 
 from tasks.api import EnqueueError, InvalidArguments, UnknownKind, draft, enqueue, enqueue_many
-from tasks.models import Job, State
+from tasks.models import Job
+from tasks.states import State
 from tests.testjobs.tasks import echo, sleep
 
 pytestmark = pytest.mark.django_db

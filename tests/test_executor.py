@@ -8,7 +8,8 @@ from django.db import connection
 from tasks import executor, registry
 from tasks.api import PermanentError, RetryLater, draft, enqueue, enqueue_many
 from tasks.clock import database_now
-from tasks.models import Job, State
+from tasks.models import Job
+from tasks.states import State
 from tests.testjobs.models import Effect
 
 pytestmark = pytest.mark.django_db(transaction=True)  # a run ends on a connection that may be renewed

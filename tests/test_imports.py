@@ -16,7 +16,10 @@ FEATURE = {
     "project.signup.emails": {"project.signup.models", "tasks.api"},
     "project.signup.models": set(),
     "tasks.api": {"tasks.decorator", "tasks.enqueue", "tasks.errors"},
-    "tasks.models": {"tasks.errors"},
+    "tasks.models": {"tasks.states", "tasks.transitions"},
+    "tasks.transitions": {"tasks.errors", "tasks.history", "tasks.models", "tasks.states"},  # models: for types only
+    "tasks.states": set(),
+    "tasks.history": set(),
     "tasks.backoff": set(),
     "tasks.errors": set(),
     "tasks.scrub": set(),
@@ -28,6 +31,7 @@ SPEAKS_CELERY = {
     "tasks.decorator",
     "tasks.broker",
     "tasks.executor",
+    "tasks.endings",
     "tasks.worker",
     "tasks.apps",
 }

@@ -7,7 +7,9 @@ from django.db import IntegrityError, models, transaction
 
 from tasks.clock import database_now
 from tasks.errors import TransitionRefused
-from tasks.models import DECISIONS_KEPT, FAILURES_KEPT, LIVE, Job, Scope, State, decision, with_entry
+from tasks.history import DECISIONS_KEPT, FAILURES_KEPT, decision, with_entry
+from tasks.models import Job
+from tasks.states import LIVE, Scope, State
 from tests.rows import consistent, failed, row, stored
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,9 @@ from django.db import connection
 
 from tasks.api import draft, enqueue, enqueue_many
 from tasks.clock import database_now
-from tasks.models import Job, Queue, State
+from tasks.models import Job, Queue
 from tasks.relay import publish_batch, relay_batch, return_lost
+from tasks.states import State
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,8 @@ from django.utils import timezone
 
 from project.signup.models import Signup, SignupRequest
 from project.signup.services import WORDS, sign_up
-from tasks.models import Job, State
+from tasks.models import Job
+from tasks.states import State
 
 pytestmark = pytest.mark.django_db
 

@@ -6,7 +6,8 @@ from statistics import quantiles
 from django.db.models import F
 
 from tasks.api import enqueue
-from tasks.models import Job, State
+from tasks.models import Job
+from tasks.states import State
 from tests.kit import wait_until
 
 JOBS, PER_SECOND = 300, 20

@@ -10,8 +10,9 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 
 from tasks.api import draft, enqueue_many
-from tasks.models import Job, State
+from tasks.models import Job
 from tasks.registry import broker_queue
+from tasks.states import State
 from tests.kit import wait_until
 from tests.load import sign_up_many
 from tests.services import free_port

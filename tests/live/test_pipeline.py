@@ -7,7 +7,8 @@ from django.db import connection
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from tasks.api import draft, enqueue, enqueue_many
-from tasks.models import Job, State
+from tasks.models import Job
+from tasks.states import State
 from tests.kit import Kit, wait_until
 from tests.testjobs.models import Effect
 

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from tasks.models import Job, State
+from tasks.models import Job
+from tasks.states import State
 from tests.checkout import processes_in
 from tests.kit import PYTHON, wait_until
 from tests.services import HOST, free_port

@@ -1,6 +1,8 @@
 """The test kinds, one for each way a handler can end."""
 
+import ctypes
 import os
+import signal
 import time
 
 from tasks.api import PermanentError, RetryLater, job
@@ -77,6 +79,27 @@ def nap(seconds=2):
 def long_nap(seconds=60):
     """Take longer than any stop waits."""
     time.sleep(seconds)
+
+
+@job("test.die", **QUICKLY)
+def die(how):
+    """End the process that runs this, in one of the ways a process ends."""
+    Effect.objects.create(note="test.die", value=how)
+    {
+        "sigkill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "segfault": lambda: ctypes.string_at(0),
+        "exit": lambda: os._exit(7),
+    }[how]()
+
+
+@job("test.hog", time_limit_s=2, soft_time_limit_s=1, max_attempts=2, **QUICKLY)
+def hog():
+    """Swallow every exception and go on: only the hard limit ends it."""
+    while True:
+        try:
+            time.sleep(60)
+        except Exception:
+            Effect.objects.create(note="test.hog")
 
 
 @job("test.noop")

@@ -1,0 +1,109 @@
+"""How a run that did not succeed ends: what is decided, and the conditional UPDATE that writes it."""
+
+import random
+import traceback
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from celery.exceptions import SoftTimeLimitExceeded
+from django.conf import settings
+
+from tasks import backoff, registry
+from tasks.errors import RetryLater
+from tasks.models import Job
+from tasks.scrub import scrub
+
+UNKNOWN_DELAYS_S = (5, 60)  # how soon a job is offered to another worker: first, and at most
+CRASH_BASE_S = 1.0  # a process that died says little about the job: the next attempt comes soon
+
+FREE_INTERRUPTIONS = 5
+
+
+class Ending(NamedTuple):
+    """How a run ends: what to say, and the conditional UPDATE that returns 0 when somebody else was first."""
+
+    words: str
+    update: Callable[[], int]
+
+
+def unknown(job: Job, why: str, now: datetime) -> Ending:
+    """Offer a job that this code cannot run to other workers, and bury it when none has known it for long."""
+    since = job.unknown_since_at or now
+    unknown_s = (now - since).total_seconds()
+    if unknown_s >= settings.JOBS_UNKNOWN_GIVE_UP_S:
+        entry = failure(job, f"No worker has known how to run it for {unknown_s:.0f} s. {why}", now)
+        return Ending("is dead: no worker knows it", lambda: Job.objects.bury(job, entry))
+    first_s, most_s = UNKNOWN_DELAYS_S
+    run_at = now + timedelta(seconds=min(max(unknown_s, first_s), most_s))
+    words = f"is left to a worker with other code: {why}"
+    return Ending(words, lambda: Job.objects.release_unknown(job, run_at, since))
+
+
+def snoozed(job: Job, later: RetryLater, now: datetime) -> Ending:
+    """Let a job come back when its handler asked to, unless it has asked for nothing else for too long."""
+    since = job.snoozed_since_at or now
+    snoozed_s, max_age_s = (now - since).total_seconds(), registry.get(job.kind).max_age_s
+    if snoozed_s >= max_age_s:
+        sentence = f"It has only asked to come back for {snoozed_s:.0f} s; {max_age_s:g} s is the limit."
+        entry = failure(job, sentence, now)
+        return Ending("is dead: snoozed for too long", lambda: Job.objects.bury(job, entry))
+    run_at = now + timedelta(seconds=max(0.0, later.seconds))
+    return Ending(f"snoozes {later.seconds:g} s", lambda: Job.objects.snooze(job, run_at, since))
+
+
+def failed(job: Job, error: BaseException, now: datetime) -> Ending:
+    """Bury the job if trying again cannot help or its attempts are spent; otherwise wait for the next attempt."""
+    kind = registry.get(job.kind)
+    sentence = f"{type(error).__name__}: {error}"
+    if isinstance(error, SoftTimeLimitExceeded):
+        sentence = f"The soft time limit of {soft_limit_s(job.kind):g} s was exceeded."
+    entry = failure(job, sentence, now, error)
+    if kind.is_permanent(error):
+        return Ending("is dead: a permanent error", lambda: Job.objects.bury(job, entry))
+    return _again(job, entry, now, base_s=kind.backoff_base_s, cap_s=kind.backoff_cap_s)
+
+
+def crashed(job: Job, sentence: str, now: datetime) -> Ending:
+    """End a run whose process is gone: it costs an attempt, so a job that kills every process ends dead."""
+    return _again(job, failure(job, sentence, now), now, base_s=CRASH_BASE_S, cap_s=backoff.CAP_S)
+
+
+def interrupted(job: Job, now: datetime) -> Ending:
+    """Give back a job that a shutdown cut off: no attempt spent, a bounded number of times."""
+    if job.interruptions >= FREE_INTERRUPTIONS:
+        return crashed(job, f"Its worker was stopped while it ran, for the {job.interruptions + 1}th time.", now)
+    return Ending("was interrupted by a shutdown", lambda: Job.objects.interrupt(job, now))
+
+
+def _again(job: Job, entry: dict, now: datetime, *, base_s: float, cap_s: float) -> Ending:
+    if job.attempts >= job.max_attempts:
+        return Ending("is dead: its attempts are spent", lambda: Job.objects.bury(job, entry))
+    delay_s = backoff.next_delay_s(job.attempts, random.random, base_s=base_s, cap_s=cap_s)
+    run_at = now + timedelta(seconds=delay_s)
+    return Ending(f"failed, again in {delay_s:.1f} s", lambda: Job.objects.retry(job, run_at, entry))
+
+
+def failure(job: Job, sentence: str, now: datetime, error: BaseException | None = None) -> dict:
+    """Return the history entry of a failed run, without addresses and secrets."""
+    return {
+        "at": now.isoformat(timespec="seconds"),
+        "what": "failed",
+        "run": job.run,
+        "attempt": job.attempts,
+        "worker": job.worker,
+        "error": scrub(sentence, limit=500, is_start_kept=True),
+        "traceback": scrub("".join(traceback.format_exception(error))) if error else "",
+    }
+
+
+def soft_limit_s(kind: str) -> float:
+    """Return a kind's soft time limit, the worker's own for one this code does not know. Units: seconds."""
+    known = registry.find(kind)
+    return (known and known.soft_time_limit_s) or settings.CELERY_TASK_SOFT_TIME_LIMIT
+
+
+def hard_limit_s(kind: str) -> float:
+    """Return a kind's hard time limit, the worker's own for one this code does not know. Units: seconds."""
+    known = registry.find(kind)
+    return (known and known.time_limit_s) or settings.CELERY_TASK_TIME_LIMIT

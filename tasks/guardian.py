@@ -1,0 +1,120 @@
+"""A thread in each worker's main process: it holds the worker's lock and looks after its children's jobs.
+
+It runs in every phase, also while the main loop waits for a broker or drains, on a database connection of its own.
+Source: docs/decisions/0002
+"""
+
+import logging
+import os
+import signal
+import threading
+from time import monotonic
+
+from django.conf import settings
+from django.db import Error as DatabaseError
+from django.db import connection
+
+from tasks import endings, locks
+from tasks.clock import database_now
+from tasks.executor import WORKER
+from tasks.models import Job
+from tasks.states import State
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+LOCK = f"worker:{WORKER}"
+REASON_WAIT_S = 2.0  # the pool notices a death later than we do
+REASON_KEPT_S = 60.0
+UNEXPLAINED = "Its process ended for an unknown reason."
+
+
+class Guardian(threading.Thread):
+    """One look a second.
+
+    Locks: `worker:<identity>`, held for the process's life. Connections: two, one for the lock, one for the looks.
+    """
+
+    def __init__(self):
+        super().__init__(name="guardian", daemon=True)
+        self._lock = None
+        self._wake = threading.Event()
+        self._reasons: dict[int, tuple[float, str]] = {}  # pid: since when, why
+        self._is_away = False
+        self._drain_ends: float | None = None
+
+    def explain(self, pid: int | None, reason: str) -> None:
+        """Note why a child has ended, or is about to; the first reason counts."""
+        _, known = self._reasons.get(pid, (0.0, UNEXPLAINED))
+        if pid is not None and known == UNEXPLAINED:
+            self._reasons[pid] = (monotonic(), reason)
+        self._wake.set()
+
+    def drain(self, seconds: float) -> None:
+        """End the worker cold when its jobs have not ended by then. Units: seconds; the shorter bound counts."""
+        ends = monotonic() + seconds
+        self._drain_ends = min(ends, self._drain_ends or ends)
+        self._wake.set()
+
+    def run(self) -> None:
+        """Look until the process ends. Raises: nothing for a database that is away."""
+        while True:
+            try:
+                self.look()
+                self._is_away = False
+            except DatabaseError as error:
+                self._database_away(error)
+            self._end_drain()
+            self._wake.wait(LOOK_S)
+            self._wake.clear()
+
+    def look(self) -> None:
+        """Hold the lock, and give back the jobs of children that are gone."""
+        if self._lock is None or not self._lock.is_ours():
+            self._lock = locks.try_hold(LOCK)
+        for job in Job.objects.filter(worker=WORKER, state=State.RUNNING):
+            if job.child_pid != os.getpid() and is_gone(job.child_pid):
+                self._give_back(job)
+        self._reasons = {pid: noted for pid, noted in self._reasons.items() if monotonic() - noted[0] < REASON_KEPT_S}
+
+    def _give_back(self, job: Job) -> None:
+        """End the run of a dead child, with the reason if the pool tells one within a moment."""
+        since, reason = self._reasons.setdefault(job.child_pid, (monotonic(), UNEXPLAINED))
+        if reason == UNEXPLAINED and monotonic() - since < REASON_WAIT_S:
+            return
+        ending = endings.crashed(job, reason, database_now())
+        if ending.update():
+            log.warning("job %s.%s %s %s: %s", job.id, job.run, job.kind, ending.words, reason)
+
+    def forget_in_child(self) -> None:
+        """Close what a forked child has inherited of the lock, so that it ends with the main process alone."""
+        if self._lock is not None:
+            os.close(self._lock.fileno())
+
+    def _database_away(self, error: Exception) -> None:
+        if not self._is_away:
+            log.warning(
+                "the database is away (%s); the worker's lock is taken again when it is back", type(error).__name__
+            )
+        self._is_away = True
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        connection.close()
+
+    def _end_drain(self) -> None:
+        if self._drain_ends is not None and monotonic() > self._drain_ends:
+            self._drain_ends = monotonic() + settings.JOBS_DRAIN_S
+            log.warning("the jobs have not ended in time: they are given back, and the worker ends")
+            os.kill(os.getpid(), signal.SIGQUIT)
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether a process is no longer a living child of this one."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+guardian = Guardian()

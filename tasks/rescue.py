@@ -1,0 +1,63 @@
+"""Bring back jobs whose worker is gone. The relay runs it about once a second."""
+
+import logging
+from datetime import datetime, timedelta
+from time import monotonic
+
+from tasks import endings, locks
+from tasks.models import Job
+from tasks.states import State
+
+log = logging.getLogger(__name__)
+
+LOOKS_APART_S = 4.0  # a worker whose database was restarted takes its lock again within about a second
+MARGIN_S = 15.0  # a worker ends a job at its hard limit itself; after this it has not
+LIMIT = 1_000
+WORKER_GONE = "Its worker's process is gone."
+OVERDUE = "It ran past its hard time limit of {:g} s, and its worker did not end it."
+
+
+class Rescue:
+    """Remember since when a worker has been without its lock."""
+
+    def __init__(self):
+        self._suspects: dict[str, float] = {}
+
+    def step(self, now: datetime) -> int:
+        """Release the jobs of workers that are gone and jobs that are overdue; return how many.
+
+        Transition: running -> waiting, or dead when the attempts are spent.
+        """
+        running = list(Job.objects.filter(state=State.RUNNING).order_by("started_at")[:LIMIT])
+        gone = self._gone({job.worker for job in running})
+        rescued = 0
+        for job in running:
+            limit_s = endings.hard_limit_s(job.kind)
+            if job.worker in gone:
+                rescued += end(job, WORKER_GONE, now)
+            elif now - job.started_at > timedelta(seconds=limit_s + MARGIN_S):
+                rescued += end(job, OVERDUE.format(limit_s), now)
+        for worker in gone:
+            locks.forget(lock_of(worker))
+        return rescued
+
+    def _gone(self, workers: set[str]) -> set[str]:
+        """Return the workers whose lock was free at two looks some seconds apart."""
+        held = locks.held({lock_of(worker) for worker in workers})
+        free = {worker for worker in workers if lock_of(worker) not in held}
+        self._suspects = {worker: self._suspects.get(worker, monotonic()) for worker in free}
+        return {worker for worker, since in self._suspects.items() if monotonic() - since >= LOOKS_APART_S}
+
+
+def end(job: Job, reason: str, now: datetime) -> int:
+    """End a run from outside; 0 when it ended by itself meanwhile."""
+    ending = endings.crashed(job, reason, now)
+    changed = ending.update()
+    if changed:
+        log.warning("job %s.%s %s %s: %s", job.id, job.run, job.kind, ending.words, reason)
+    return changed
+
+
+def lock_of(worker: str) -> str:
+    """Return the name of a worker's liveness lock."""
+    return f"worker:{worker}"

@@ -1,0 +1,190 @@
+"""Processes die and come back: no job is lost, none runs twice at once, and the row says what happened."""
+
+import os
+import signal
+
+import pytest
+from django.db import connection
+
+from tasks.api import draft, enqueue, enqueue_many
+from tasks.models import Job
+from tasks.states import State
+from tests.kit import wait_until
+from tests.testjobs.models import Effect
+
+
+def job_of(job: Job) -> Job:
+    """Return the row as it is now."""
+    return Job.objects.get(id=job.id)
+
+
+def wait_for(job: Job, *states: str, run: int | None = None, timeout: float = 30) -> Job:
+    """Return the job once it stands in one of the states, in the given run."""
+
+    def found():
+        now = job_of(job)
+        return now if now.state in states and run in (None, now.run) else None
+
+    return wait_until(found, timeout, f"job {job.id} is {states}, run {run}; it is {job_of(job).state}")
+
+
+def test_job_of_a_killed_worker_runs_again_on_another_within_10_s(kit):
+    """kill -9 of main and children in mid-job: the other worker runs it as attempt 2."""
+    kit.start("relay")
+    first = kit.start("worker")
+    job = wait_for(enqueue("test.nap", seconds=8), State.RUNNING)
+    kit.start("worker")
+
+    os.killpg(first.pid, signal.SIGKILL)
+
+    again = wait_for(job, State.RUNNING, run=2, timeout=10)
+    assert (again.attempts, again.worker != job.worker) == (2, True)
+    assert again.history[0]["error"] == "Its worker's process is gone."
+    assert wait_for(job, State.SUCCEEDED).attempts == 2
+
+
+def test_killed_main_process_alone_is_a_dead_worker_too(kit):
+    """Its children end with it, so nothing holds its lock."""
+    kit.start("relay")
+    first = kit.start("worker")
+    job = wait_for(enqueue("test.nap", seconds=8), State.RUNNING)
+    kit.start("worker")
+
+    first.kill()
+
+    wait_for(job, State.RUNNING, run=2, timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("how", "says"), [("sigkill", "signal 9 (SIGKILL)"), ("segfault", "signal 11 (SIGSEGV)"), ("exit", "exitcode 7")]
+)
+def test_dead_child_is_noticed_within_5_s_and_says_how_it_died(kit, how, says):
+    """The worker goes on, and the row tells one death from the other."""
+    kit.start("relay")
+    kit.start("worker")
+    job = enqueue("test.die", how=how)
+    wait_until(lambda: Effect.objects.exists(), 15)
+
+    back = wait_until(lambda: (now := job_of(job)).history and now, 5, "the death is in the row")
+
+    assert says in back.history[0]["error"]
+    assert back.attempts == 1
+    wait_for(enqueue("test.echo", value="after"), State.SUCCEEDED)
+
+
+def test_poison_job_ends_dead_and_costs_nobody_else(kit):
+    """It kills its process every time; the others all succeed."""
+    kit.start("relay")
+    kit.start("worker")
+
+    poison = enqueue("test.die", how="sigkill")
+    Job.objects.filter(id=poison.id).update(max_attempts=3)
+    others = enqueue_many(draft("test.echo", value=number) for number in range(20))
+
+    dead = wait_for(poison, State.DEAD, timeout=60)
+    assert (dead.attempts, len(dead.history)) == (3, 3)
+    for job in others:
+        assert wait_for(job, State.SUCCEEDED).attempts == 1
+
+
+def test_hard_time_limit_ends_what_swallows_everything(kit):
+    """The job is charged and says so; the worker goes on."""
+    kit.start("relay")
+    kit.start("worker")
+
+    dead = wait_for(enqueue("test.hog"), State.DEAD, timeout=40)
+
+    assert [entry["error"] for entry in dead.history] == ["The hard time limit of 2 s was exceeded."] * 2
+    wait_for(enqueue("test.echo", value="after"), State.SUCCEEDED)
+
+
+def test_frozen_worker_is_not_declared_dead(kit):
+    """It holds its lock: nobody runs its job a second time."""
+    kit.start("relay")
+    worker = kit.start("worker")
+    job = wait_for(enqueue("test.nap", seconds=3), State.RUNNING)
+
+    os.killpg(worker.pid, signal.SIGSTOP)
+    kit.start("worker")
+    marker = enqueue("test.nap", seconds=9)
+    wait_for(marker, State.SUCCEEDED, timeout=40)  # more than twice what a rescue would take
+    assert (job_of(job).state, job_of(job).run) == (State.RUNNING, 1)
+    os.killpg(worker.pid, signal.SIGCONT)
+
+    assert wait_for(job, State.SUCCEEDED).run == 1
+
+
+def test_warm_shutdown_finishes_what_runs(kit):
+    """SIGTERM: nothing new is taken, the running job ends, the exit code is 0."""
+    kit.start("relay")
+    worker = kit.start("worker", concurrency=1)
+    job = wait_for(enqueue("test.nap", seconds=3), State.RUNNING)
+    later = enqueue("test.echo", value="later")
+
+    worker.terminate()
+
+    assert worker.wait(30) == 0
+    assert (job_of(job).state, job_of(job).attempts) == (State.SUCCEEDED, 1)
+    assert job_of(later).run == 0
+
+
+def test_what_does_not_fit_into_the_drain_is_given_back_without_charge(kit):
+    """The job runs again elsewhere; the interruption is counted, the attempt is not."""
+    kit.extra_env = {"JOBS_DRAIN_S": "2"}
+    kit.start("relay")
+    worker = kit.start("worker")
+    job = wait_for(enqueue("test.nap", seconds=6), State.RUNNING)
+
+    worker.terminate()
+
+    assert worker.wait(20) == 0
+    given_back = job_of(job)
+    assert (given_back.attempts, given_back.interruptions, given_back.history) == (0, 1, [])
+    kit.extra_env = {}
+    kit.start("worker")
+    assert wait_for(job, State.SUCCEEDED).attempts == 1
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGQUIT], [signal.SIGTERM, signal.SIGQUIT]])
+def test_cold_shutdown_gives_back_without_charge(kit, signals):
+    """SIGQUIT, alone or after SIGTERM."""
+    kit.start("relay")
+    worker = kit.start("worker")
+    job = wait_for(enqueue("test.nap", seconds=20), State.RUNNING)
+
+    for number in signals:
+        worker.popen.send_signal(number)
+
+    assert worker.wait(20) == 0
+    assert (job_of(job).attempts, job_of(job).interruptions) == (0, 1)
+
+
+def test_endless_interruptions_cost_attempts_in_the_end(kit):
+    """After five free ones a job that is never let finish is charged."""
+    kit.start("relay")
+    worker = kit.start("worker")
+    job = enqueue("test.nap", seconds=20)
+    Job.objects.filter(id=job.id).update(interruptions=5)
+    wait_for(job, State.RUNNING)
+
+    worker.popen.send_signal(signal.SIGQUIT)
+    worker.wait(20)
+
+    charged = job_of(job)
+    assert (charged.attempts, charged.run) == (1, 1)
+    assert "for the 6th time" in charged.history[0]["error"]
+
+
+@pytest.mark.rung("postgresql+redis", "postgresql+filesystem")
+def test_restarted_database_gets_nobody_rescued_that_still_runs(kit):
+    """Workers take their locks again before the relay may call them dead."""
+    kit.start("relay")
+    kit.start("worker")
+    job = wait_for(enqueue("test.nap", seconds=15), State.RUNNING)
+
+    connection.close()
+    kit.postgresql.stop()
+    kit.postgresql.start()
+
+    done = wait_for(job, State.SUCCEEDED, timeout=40)
+    assert (done.run, done.attempts, done.history) == (1, 1, [])
