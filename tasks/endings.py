@@ -1,5 +1,6 @@
 """How a run that did not succeed ends: what is decided, and the conditional UPDATE that writes it."""
 
+import logging
 import random
 import traceback
 from collections.abc import Callable
@@ -18,6 +19,7 @@ UNKNOWN_DELAYS_S = (5, 60)  # how soon a job is offered to another worker: first
 CRASH_BASE_S = 1.0  # a process that died says little about the job: the next attempt comes soon
 
 FREE_INTERRUPTIONS = 5
+SHORTEST_SNOOZE_S = 1.0  # a provider that says "at once" must not make a job spin
 
 
 class Ending(NamedTuple):
@@ -25,6 +27,12 @@ class Ending(NamedTuple):
 
     words: str
     update: Callable[[], int]
+    level: int = logging.INFO
+
+
+def dead(job: Job, entry: dict, why: str) -> Ending:
+    """Stop trying, and say so where somebody may see it."""
+    return Ending(f"is dead: {why}: {entry['error']}", lambda: Job.objects.bury(job, entry), logging.WARNING)
 
 
 def unknown(job: Job, why: str, now: datetime) -> Ending:
@@ -33,11 +41,11 @@ def unknown(job: Job, why: str, now: datetime) -> Ending:
     unknown_s = (now - since).total_seconds()
     if unknown_s >= settings.JOBS_UNKNOWN_GIVE_UP_S:
         entry = failure(job, f"No worker has known how to run it for {unknown_s:.0f} s. {why}", now)
-        return Ending("is dead: no worker knows it", lambda: Job.objects.bury(job, entry))
+        return dead(job, entry, "no worker knows it")
     first_s, most_s = UNKNOWN_DELAYS_S
     run_at = now + timedelta(seconds=min(max(unknown_s, first_s), most_s))
     words = f"is left to a worker with other code: {why}"
-    return Ending(words, lambda: Job.objects.release_unknown(job, run_at, since))
+    return Ending(words, lambda: Job.objects.release_unknown(job, run_at, since), logging.WARNING)
 
 
 def snoozed(job: Job, later: RetryLater, now: datetime) -> Ending:
@@ -47,20 +55,21 @@ def snoozed(job: Job, later: RetryLater, now: datetime) -> Ending:
     if snoozed_s >= max_age_s:
         sentence = f"It has only asked to come back for {snoozed_s:.0f} s; {max_age_s:g} s is the limit."
         entry = failure(job, sentence, now)
-        return Ending("is dead: snoozed for too long", lambda: Job.objects.bury(job, entry))
-    run_at = now + timedelta(seconds=max(0.0, later.seconds))
-    return Ending(f"snoozes {later.seconds:g} s", lambda: Job.objects.snooze(job, run_at, since))
+        return dead(job, entry, "snoozed for too long")
+    seconds = min(max(SHORTEST_SNOOZE_S, later.seconds), max_age_s - snoozed_s)
+    run_at = now + timedelta(seconds=seconds)
+    return Ending(f"snoozes {seconds:g} s", lambda: Job.objects.snooze(job, run_at, since))
 
 
 def failed(job: Job, error: BaseException, now: datetime) -> Ending:
     """Bury the job if trying again cannot help or its attempts are spent; otherwise wait for the next attempt."""
     kind = registry.get(job.kind)
-    sentence = f"{type(error).__name__}: {error}"
+    sentence = f"{type(error).__name__}: {text_of(error)}"
     if isinstance(error, SoftTimeLimitExceeded):
         sentence = f"The soft time limit of {soft_limit_s(job.kind):g} s was exceeded."
     entry = failure(job, sentence, now, error)
     if kind.is_permanent(error):
-        return Ending("is dead: a permanent error", lambda: Job.objects.bury(job, entry))
+        return dead(job, entry, "a permanent error")
     return _again(job, entry, now, base_s=kind.backoff_base_s, cap_s=kind.backoff_cap_s)
 
 
@@ -78,10 +87,19 @@ def interrupted(job: Job, now: datetime) -> Ending:
 
 def _again(job: Job, entry: dict, now: datetime, *, base_s: float, cap_s: float) -> Ending:
     if job.attempts >= job.max_attempts:
-        return Ending("is dead: its attempts are spent", lambda: Job.objects.bury(job, entry))
+        return dead(job, entry, "its attempts are spent")
     delay_s = backoff.next_delay_s(job.attempts, random.random, base_s=base_s, cap_s=cap_s)
     run_at = now + timedelta(seconds=delay_s)
-    return Ending(f"failed, again in {delay_s:.1f} s", lambda: Job.objects.retry(job, run_at, entry))
+    words = f"failed, again in {delay_s:.1f} s: {entry['error']}"
+    return Ending(words, lambda: Job.objects.retry(job, run_at, entry))
+
+
+def text_of(error: BaseException) -> str:
+    """Return an error's text, also of one that cannot tell it."""
+    try:
+        return str(error)
+    except Exception:  # foreign code
+        return "its text could not be read"
 
 
 def failure(job: Job, sentence: str, now: datetime, error: BaseException | None = None) -> dict:

@@ -7,7 +7,6 @@ import socket
 import time
 
 from billiard.common import terminate_handler_fired
-from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 
 from tasks import backoff, endings, registry, shutdown, soft_limit
@@ -32,7 +31,8 @@ DATABASE_AWAY = (OperationalError, InterfaceError)
 def execute(job_id: int, run: int) -> None:
     """Run the job of a message, then further due jobs of its kind for a moment.
 
-    Raises: nothing for a database that is away at the claim; the row comes back by the lost-message rule.
+    Raises: nothing for a database that is away: at the claim the lost-message rule brings the row back, at the end
+    of a run, after a long wait, rescue does.
     """
     with soft_limit.held():
         started = time.monotonic()
@@ -45,7 +45,7 @@ def execute(job_id: int, run: int) -> None:
                     return
                 job = Job.objects.claim_next(job.kind, job.queue, **owner())
         except DATABASE_AWAY as error:
-            log.warning("job %s: the database is away (%s); the job is tried again later", job_id, type(error).__name__)
+            log.warning("job %s: the database is away (%s); the relay brings it back", job_id, type(error).__name__)
             connection.close()
 
 
@@ -76,8 +76,20 @@ def perform(job: Job) -> None:
             interrupt(running, job)
             raise  # this process is being ended
         ending = endings.failed(job, error, running.now())
-    ended = write(ending)
-    log.info("job %s.%s %s %s after %.3f s", job.id, job.run, job.kind, ended, running.elapsed_s())
+    finish(running, job, ending)
+
+
+def finish(running: RunningJob, job: Job, ending: Ending) -> None:
+    """Write and log the end of a run; where that cannot be written, that it could not."""
+    try:
+        ended = write(job, ending)
+    except DATABASE_AWAY:
+        raise
+    except Exception as error:  # whatever a handler left behind, the row must not stay running
+        log.exception("job %s.%s: its end could not be written", job.id, job.run)
+        sentence = f"The end of the run could not be written: {type(error).__name__}."
+        ended = write(job, endings.crashed(job, sentence, running.now()))
+    log.log(ending.level, "job %s.%s %s %s after %.3f s", job.id, job.run, job.kind, ended, running.elapsed_s())
 
 
 def interrupt(running: RunningJob, job: Job) -> None:
@@ -87,7 +99,7 @@ def interrupt(running: RunningJob, job: Job) -> None:
     """
     if shutdown.has_begun() and running.elapsed_s() < endings.hard_limit_s(job.kind):
         connection.close()  # the signal may have come in the middle of a statement
-        log.info("job %s.%s %s %s", job.id, job.run, job.kind, write(endings.interrupted(job, running.now())))
+        finish(running, job, endings.interrupted(job, running.now()))
 
 
 def call(running: RunningJob, job: Job) -> Ending:
@@ -110,12 +122,12 @@ def call(running: RunningJob, job: Job) -> Ending:
     return Ending("succeeded", lambda: 1)
 
 
-def write(ending: Ending) -> str:
+def write(job: Job, ending: Ending) -> str:
     """Write the end of a run, waiting for a database that is away; return what became of the job.
 
-    Units: waits at most one hard time limit; the pool kills the child then at the latest.
+    Units: waits at most the kind's hard time limit; the pool kills the child then at the latest.
     """
-    deadline = time.monotonic() + settings.CELERY_TASK_TIME_LIMIT
+    deadline = time.monotonic() + endings.hard_limit_s(job.kind)
     for delay_s in backoff.outage_delays_s():
         try:
             if connection.errors_occurred:  # in the handler: it may be lost

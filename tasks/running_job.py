@@ -3,6 +3,8 @@
 from datetime import datetime, timedelta
 from time import monotonic
 
+from django.db import connection
+
 from tasks.models import Job
 
 
@@ -28,5 +30,11 @@ class RunningJob:
         return monotonic() - self._claimed
 
     def report_progress(self, percent: int) -> None:
-        """Show people how far the job is. Units: 0 to 100."""
+        """Show people how far the job is.
+
+        Units: 0 to 100.
+        Raises: TypeError in a job of an atomic kind: nobody could see it before the end.
+        """
+        if connection.in_atomic_block:
+            raise TypeError(f"{self.kind}: progress cannot be reported inside a transaction; nobody would see it.")
         Job.objects.report_progress(self._job, max(0, min(100, int(percent))))

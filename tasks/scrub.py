@@ -31,8 +31,10 @@ SECRET_NAME = re.compile(rf"(?i){SECRET}|cookie|(?<![a-z])(?:card|iban)")
 def scrub(text: str, limit: int = 8_000, *, is_start_kept: bool = False) -> str:
     """Return the text without addresses and secrets; when it is too long, its end is kept, or its start.
 
+    Shape: what a database does not store (NUL, half a surrogate pair) becomes a question mark.
     Units: limit counts characters; a traceback says most at its end, an error's sentence at its start.
     """
+    text = text.encode("utf-8", "replace").decode().replace("\0", "?")
     is_cut = len(text) > 2 * limit
     if is_cut and is_start_kept:
         text = text[: 2 * limit]

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, connection, models, transaction
-from django.db.models import F, Value
+from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Greatest, Now
 
 from tasks.errors import TransitionRefused
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from tasks.models import Job
 
 UNCHARGED = Greatest(F("attempts") - 1, Value(0))
+# Where a run that did not succeed goes: back, or nowhere if somebody has asked for that meanwhile.
+IS_WITHDRAWN = Q(cancel_requested_at__isnull=False)
+AGAIN = {
+    "state": Case(When(IS_WITHDRAWN, then=Value(State.CANCELLED)), default=Value(State.WAITING)),
+    "finished_at": Case(When(IS_WITHDRAWN, then=Now()), default=Value(None), output_field=models.DateTimeField()),
+    "relayed_at": None,
+}
 
 
 class JobQuerySet(models.QuerySet):
@@ -88,14 +95,8 @@ class JobQuerySet(models.QuerySet):
 
     def retry(self, job: "Job", run_at: datetime, entry: dict) -> int:
         """Try again later. Transition: running -> waiting; -> cancelled if that was asked for meanwhile."""
-        return self._change(self._withdrawn(job), entry, state=State.CANCELLED, finished_at=Now()) or self._change(
-            self._mine(job),
-            entry,
-            state=State.WAITING,
-            run_at=run_at,
-            relayed_at=None,
-            unknown_since_at=None,
-            snoozed_since_at=None,
+        return self._change(
+            self._mine(job), entry, run_at=run_at, unknown_since_at=None, snoozed_since_at=None, **AGAIN
         )
 
     def snooze(self, job: "Job", run_at: datetime, since: datetime) -> int:
@@ -119,15 +120,10 @@ class JobQuerySet(models.QuerySet):
         return self._mine(job).update(progress=percent)
 
     def _uncharged(self, job: "Job", run_at: datetime, **changes) -> int:
-        return self._withdrawn(job).update(state=State.CANCELLED, finished_at=Now()) or self._mine(job).update(
-            state=State.WAITING, run_at=run_at, relayed_at=None, attempts=UNCHARGED, **changes
-        )
+        return self._mine(job).update(run_at=run_at, attempts=UNCHARGED, **AGAIN, **changes)
 
     def _mine(self, job: "Job") -> "JobQuerySet":
         return self.filter(id=job.id, state=State.RUNNING, run=job.run)
-
-    def _withdrawn(self, job: "Job") -> "JobQuerySet":
-        return self._mine(job).filter(cancel_requested_at__isnull=False)
 
     def _change(self, rows: "JobQuerySet", entry: dict, **changes) -> int:
         """Update the one row and add to its history, which a person may be adding to as well."""
@@ -164,7 +160,9 @@ class JobQuerySet(models.QuerySet):
 
     def discard(self, job_id: int | list[int], by: str, now: datetime) -> int:
         """Give a dead letter up for good. Transition: dead -> discarded."""
-        return self._decide(job_id, [State.DEAD], decision("discarded", by, now), state=State.DISCARDED)
+        return self._decide(
+            job_id, [State.DEAD], decision("discarded", by, now), state=State.DISCARDED, finished_at=now
+        )
 
     def cancel(self, job_id: int | list[int], by: str, now: datetime) -> int:
         """Withdraw a job that has not started; a running one is not tried again when its run ends.

@@ -127,6 +127,71 @@ def test_snoozing_for_ever_ends_dead(kind):
     assert "3600 s is the limit" in job.history[-1]["error"]
 
 
+@pytest.mark.parametrize(("asked_s", "waits_s"), [(0, 1), (90, 90), (10**6, 3600)])
+def test_snooze_neither_spins_nor_outlives_its_bound(kind, asked_s, waits_s):
+    """At least a second, at most what is left of max_age_s."""
+    job = run(enqueue(kind(raising(RetryLater(asked_s)), max_age_s=3600)))
+
+    assert waits_s - 1 < (job.run_at - job.started_at).total_seconds() < waits_s + 1
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), -1, 1.7e12])
+def test_nonsense_snooze_is_a_failure_in_words(kind, seconds):
+    """A Retry-After that was taken for seconds must not leave the row running."""
+
+    def handler():
+        raise RetryLater(seconds)
+
+    job = run(enqueue(kind(handler)))
+
+    assert job.state == State.WAITING
+    assert "RetryLater takes 0 to" in job.history[0]["error"]
+
+
+class Unspeakable(Exception):
+    """An error that cannot tell its text."""
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ValueError("a\0b"), "ValueError: a?b"),
+        (ValueError("\ud800"), "ValueError: ?"),
+        (ValueError("x" * 100_000), "ValueError: xxx"),
+        (Unspeakable(), "Unspeakable: its text could not be read"),
+    ],
+)
+def test_error_that_no_database_stores_is_still_written(kind, error, says):
+    """Whatever a handler raises, its row does not stay running."""
+    job = run(enqueue(kind(raising(error))))
+
+    assert (job.state, job.attempts) == (State.WAITING, 1)
+    assert job.history[0]["error"].startswith(says)
+
+
+def test_cancelled_while_it_ran_ends_as_cancelled_when_it_fails(kind):
+    """The person was told that it is not tried again."""
+
+    def handler():
+        Job.objects.cancel(Job.objects.get(kind="here.kind").id, "user 1", database_now())
+        raise ConnectionError
+
+    job = run(enqueue(kind(handler)))
+
+    assert (job.state, job.finished_at is None) == (State.CANCELLED, False)
+    assert [entry["what"] for entry in job.history] == ["cancel requested", "failed"]
+
+
+def test_progress_of_an_atomic_job_is_refused(kind):
+    """Inside the transaction nobody would see it, and a person who cancels would wait for its end."""
+    job = run(enqueue(kind(lambda running: running.report_progress(1), bind=True, atomic=True)))
+
+    assert "progress cannot be reported inside a transaction" in job.history[0]["error"]
+
+
 def test_failed_atomic_job_leaves_no_effect():
     """Handler and finish are one transaction; the error is written outside it."""
     job = run(enqueue("test.atomic_fail", value="x"))

@@ -32,6 +32,7 @@ SPEAKS_CELERY = {
     "tasks.broker",
     "tasks.executor",
     "tasks.endings",
+    "tasks.soft_limit",
     "tasks.worker",
     "tasks.apps",
 }
