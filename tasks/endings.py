@@ -78,6 +78,12 @@ def crashed(job: Job, sentence: str, now: datetime) -> Ending:
     return _again(job, failure(job, sentence, now), now, base_s=CRASH_BASE_S, cap_s=backoff.CAP_S)
 
 
+def cancelled(job: Job, now: datetime) -> Ending:
+    """End a run that somebody asked to stop; the row's cancel_requested_at decides where it goes."""
+    entry = failure(job, "It was cancelled while it ran.", now)
+    return Ending("was cancelled", lambda: Job.objects.retry(job, now, entry))
+
+
 def interrupted(job: Job, now: datetime) -> Ending:
     """Give back a job that a shutdown cut off: no attempt spent, a bounded number of times."""
     if job.interruptions >= FREE_INTERRUPTIONS:

@@ -9,7 +9,7 @@ import time
 from billiard.common import terminate_handler_fired
 from django.db import InterfaceError, OperationalError, connection, transaction
 
-from tasks import backoff, endings, registry, shutdown, soft_limit
+from tasks import backoff, cancelling, endings, registry, shutdown, soft_limit
 from tasks.endings import Ending
 from tasks.errors import RetryLater, Superseded, Unfit
 from tasks.models import Job
@@ -37,6 +37,9 @@ def execute(job_id: int, run: int) -> None:
     with soft_limit.held():
         started = time.monotonic()
         try:
+            if shutdown.has_begun():
+                Job.objects.hand_back(job_id, run)
+                return
             job, done = Job.objects.claim(job_id, run, **owner()), 0
             while job is not None:
                 perform(job)
@@ -69,6 +72,8 @@ def perform(job: Job) -> None:
         ending = endings.unknown(job, str(unfit), running.now())
     except RetryLater as later:
         ending = endings.snoozed(job, later, running.now())
+    except cancelling.CancelRequested:
+        ending = endings.cancelled(job, running.now())
     except Superseded:
         ending = Ending("was taken over; its effects were rolled back", lambda: 1)
     except BaseException as error:  # foreign code: MemoryError and SystemExit must not reach the pool either
@@ -111,11 +116,11 @@ def call(running: RunningJob, job: Job) -> Ending:
     kind = registry.get(job.kind)
     given = [running] if kind.bind else []
     if not kind.atomic:
-        with soft_limit.felt():
+        with cancelling.possible(job.id), soft_limit.felt():
             kind.handler(*given, **arguments)
         return Ending("succeeded", lambda: Job.objects.succeed(job))
     with transaction.atomic():
-        with soft_limit.felt():
+        with cancelling.possible(job.id), soft_limit.felt():
             kind.handler(*given, **arguments)
         if not Job.objects.succeed(job):
             raise Superseded

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from tasks import endings, locks
+from tasks import cancelling, endings, locks
 from tasks.clock import database_now
 from tasks.executor import WORKER
 from tasks.models import Job
@@ -22,7 +22,8 @@ from tasks.states import State
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 1.0
+LOOK_S = 0.5
+CANCEL_GRACE_S = 1.0
 LOCK = f"worker:{WORKER}"
 REASON_WAIT_S = 2.0  # the pool notices a death later than we do
 REASON_KEPT_S = 60.0
@@ -40,6 +41,7 @@ class Guardian(threading.Thread):
         self._lock = None
         self._wake = threading.Event()
         self._reasons: dict[int, tuple[float, str]] = {}  # pid: since when, why
+        self._cancels: dict[tuple[int, int], float] = {}  # job and run: asked since
         self._is_away = False
         self._drain_ends: float | None = None
 
@@ -51,7 +53,7 @@ class Guardian(threading.Thread):
         self._wake.set()
 
     def drain(self, seconds: float) -> None:
-        """End the worker cold when its jobs have not ended by then. Units: seconds; the shorter bound counts."""
+        """End the worker cold when its jobs have not ended by then. Units: seconds; the shortest bound counts."""
         ends = monotonic() + seconds
         self._drain_ends = min(ends, self._drain_ends or ends)
         self._wake.set()
@@ -64,6 +66,8 @@ class Guardian(threading.Thread):
                 self._is_away = False
             except DatabaseError as error:
                 self._database_away(error)
+            except Exception:  # without the guardian nobody would look after the children
+                log.exception("the guardian's look failed; it looks again")
             self._end_drain()
             self._wake.wait(LOOK_S)
             self._wake.clear()
@@ -73,8 +77,13 @@ class Guardian(threading.Thread):
         if self._lock is None or not self._lock.is_ours():
             self._lock = locks.try_hold(LOCK)
         for job in Job.objects.filter(worker=WORKER, state=State.RUNNING):
-            if job.child_pid != os.getpid() and is_gone(job.child_pid):
+            if job.child_pid == os.getpid():
+                continue  # the main process itself gives back what it does not know
+            if is_gone(job.child_pid):
                 self._give_back(job)
+            elif job.cancel_requested_at is not None:
+                self._cancel(job)
+        self._cancels = {run: since for run, since in self._cancels.items() if monotonic() - since < REASON_KEPT_S}
         self._reasons = {pid: noted for pid, noted in self._reasons.items() if monotonic() - noted[0] < REASON_KEPT_S}
 
     def _give_back(self, job: Job) -> None:
@@ -85,6 +94,15 @@ class Guardian(threading.Thread):
         ending = endings.crashed(job, reason, database_now())
         if ending.update():
             log.warning("job %s.%s %s %s: %s", job.id, job.run, job.kind, ending.words, reason)
+
+    def _cancel(self, job: Job) -> None:
+        """Stop a running job that somebody has cancelled: its handler first, its process when that did not help."""
+        asked = self._cancels.setdefault((job.id, job.run), monotonic())
+        if monotonic() - asked < CANCEL_GRACE_S:
+            cancelling.ask(job.child_pid, job.id)
+            return
+        self.explain(job.child_pid, "It was cancelled while it ran, and did not stop by itself.")
+        os.kill(job.child_pid, signal.SIGKILL)
 
     def forget_in_child(self) -> None:
         """Close what a forked child has inherited of the lock, so that it ends with the main process alone."""

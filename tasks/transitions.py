@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, connection, models, transaction
 from django.db.models import Case, F, Q, Value, When
-from django.db.models.functions import Greatest, Now
+from django.db.models.functions import Greatest, Least, Now
 
 from tasks.errors import TransitionRefused
 from tasks.history import decision, with_entry
@@ -18,11 +18,20 @@ from tasks.states import State
 if TYPE_CHECKING:
     from tasks.models import Job
 
+PEEK = 64  # rows of a queue among which claim_next finds its kind; above JOBS_PER_MESSAGE
+RELAYS_COUNTED = 100  # far above what the grace can double
 UNCHARGED = Greatest(F("attempts") - 1, Value(0))
 # Where a run that did not succeed goes: back, or nowhere if somebody has asked for that meanwhile.
 IS_WITHDRAWN = Q(cancel_requested_at__isnull=False)
+
+
+def or_cancelled(state: State) -> Case:
+    """Return the state, or cancelled for a job that was withdrawn while it ran."""
+    return Case(When(IS_WITHDRAWN, then=Value(State.CANCELLED)), default=Value(state))
+
+
 AGAIN = {
-    "state": Case(When(IS_WITHDRAWN, then=Value(State.CANCELLED)), default=Value(State.WAITING)),
+    "state": or_cancelled(State.WAITING),
     "finished_at": Case(When(IS_WITHDRAWN, then=Now()), default=Value(None), output_field=models.DateTimeField()),
     "relayed_at": None,
 }
@@ -40,13 +49,17 @@ class JobQuerySet(models.QuerySet):
     def relay(self, ids: list[int], now: datetime) -> int:
         """Hand jobs to the broker. Transition: waiting -> relayed."""
         return self.filter(id__in=ids, state=State.WAITING).update(
-            state=State.RELAYED, relayed_at=now, relays=F("relays") + 1
+            state=State.RELAYED, relayed_at=now, relays=Least(F("relays") + 1, Value(RELAYS_COUNTED))
         )
 
-    def unrelay(self, ids: list[int], relayed_at: datetime) -> int:
-        """Take back what the broker did not get, or lost. Transition: relayed -> waiting."""
+    def unrelay(self, ids: list[int], relayed_at: datetime, *, was_sent: bool = True) -> int:
+        """Take back what the broker lost, or did not get: that does not count as relayed.
+
+        Transition: relayed -> waiting.
+        """
+        relays = F("relays") if was_sent else Greatest(F("relays") - 1, Value(0))
         return self.filter(id__in=ids, state=State.RELAYED, relayed_at=relayed_at).update(
-            state=State.WAITING, relayed_at=None
+            state=State.WAITING, relayed_at=None, relays=relays
         )
 
     # -- what a worker does -------------------------------------------------------------------
@@ -63,17 +76,18 @@ class JobQuerySet(models.QuerySet):
         """Take the next due job of a kind straight from the table, unless a more urgent one waits in the queue.
 
         Transition: waiting -> running.
+        Shape: only the queue's next PEEK rows are looked at, however many of other kinds wait.
         Locks: the row, SKIP LOCKED.
         """
-        # max() over the due rows would read them all; in the index's order the first one is the answer.
-        due = "FROM {job} WHERE queue = %s AND state = 'waiting' AND run_at <= {now}"
-        order = "ORDER BY priority DESC, run_at, id LIMIT 1"
         return self._claim(
-            f"WITH candidate AS MATERIALIZED (SELECT id {due} AND kind = %s {order} {{skip_locked}})",
-            "id = (SELECT id FROM candidate) AND state = 'waiting' "
-            f"AND priority >= (SELECT priority {due} {order}) AND NOT EXISTS ("
+            "WITH head AS MATERIALIZED (SELECT id, kind, priority FROM {job} WHERE queue = %s AND state = 'waiting' "
+            f"AND run_at <= {{now}} ORDER BY priority DESC, run_at, id LIMIT {PEEK}), "
+            "candidate AS MATERIALIZED (SELECT id FROM {job} WHERE state = 'waiting' AND id IN "
+            "(SELECT id FROM head WHERE kind = %s AND priority = (SELECT max(priority) FROM head)) "
+            "ORDER BY run_at, id LIMIT 1 {skip_locked})",
+            "id = (SELECT id FROM candidate) AND state = 'waiting' AND NOT EXISTS ("
             "SELECT 1 FROM {job} o WHERE o.queue = %s AND o.state = 'relayed' AND o.priority > {job}.priority)",
-            [queue, kind, worker, child_pid, queue, queue],
+            [queue, kind, worker, child_pid, queue],
         )
 
     def _claim(self, with_: str, where: str, params: list) -> "Job | None":
@@ -88,6 +102,10 @@ class JobQuerySet(models.QuerySet):
             skip_locked="FOR UPDATE SKIP LOCKED" if is_postgresql else "",
         )
         return next(iter(self.raw(sql, params)), None)
+
+    def hand_back(self, job_id: int, run: int) -> int:
+        """Refuse a message: this worker takes nothing new. Transition: relayed -> waiting."""
+        return self.filter(id=job_id, state=State.RELAYED, run=run - 1).update(state=State.WAITING, relayed_at=None)
 
     def succeed(self, job: "Job") -> int:
         """Finish. Transition: running -> succeeded."""
@@ -112,12 +130,16 @@ class JobQuerySet(models.QuerySet):
         return self._uncharged(job, run_at, interruptions=F("interruptions") + 1)
 
     def bury(self, job: "Job", entry: dict) -> int:
-        """Stop trying. Transition: running -> dead."""
-        return self._change(self._mine(job), entry, state=State.DEAD, finished_at=Now())
+        """Stop trying. Transition: running -> dead; -> cancelled if that was asked for meanwhile."""
+        return self._change(self._mine(job), entry, state=or_cancelled(State.DEAD), finished_at=Now())
 
     def report_progress(self, job: "Job", percent: int) -> int:
         """Show how far a running job is. Units: 0 to 100."""
         return self._mine(job).update(progress=percent)
+
+    def save_checkpoint(self, job: "Job", checkpoint) -> int:
+        """Keep what the handler wants to find at its next run."""
+        return self._mine(job).update(checkpoint=checkpoint)
 
     def _uncharged(self, job: "Job", run_at: datetime, **changes) -> int:
         return self._mine(job).update(run_at=run_at, attempts=UNCHARGED, **AGAIN, **changes)

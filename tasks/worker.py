@@ -4,6 +4,7 @@ Which hook fires where was found by experiment: docs/decisions/0002
 """
 
 import logging
+import time
 
 from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import TimeLimitExceeded
@@ -14,14 +15,16 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from tasks import endings, executor, locks, shutdown
+from tasks import cancelling, endings, executor, locks, shutdown
 from tasks.clock import database_now
 from tasks.guardian import guardian
 from tasks.models import Job
+from tasks.states import State
 
 log = logging.getLogger(__name__)
 
 MAINTAIN_POOL_S = 0.25
+GIVE_BACK_S, GIVE_BACK_LOOK_S = 5.0, 0.05
 
 
 class JobRequest(Request):
@@ -68,11 +71,26 @@ class JobStep(bootsteps.StartStopStep):
             worker.timer.call_repeatedly(MAINTAIN_POOL_S, worker.pool.maintain_pool)
 
     def stop(self, worker):
-        """Tell the children and bound the drain, also where no signal came: a lost broker, an unrecoverable error."""
+        """Tell the children and bound the drain; without a signal before it, the broker was lost."""
+        was_told = shutdown.has_begun()
         shutdown.begin()
-        guardian.drain(settings.JOBS_DRAIN_S)
+        guardian.drain(settings.JOBS_DRAIN_S if was_told else settings.JOBS_DRAIN_ON_BROKER_LOSS_S)
 
-    terminate = stop
+    def terminate(self, worker):
+        """Give the children of a cold shutdown a moment to give back their jobs, before the pool ends them."""
+        self.stop(worker)
+        try:
+            wait_until_given_back()
+        except DatabaseError as error:
+            log.warning("the database is away (%s); rescue brings the jobs back", type(error).__name__)
+
+
+def wait_until_given_back() -> None:
+    """Wait until none of this worker's jobs runs. Units: at most GIVE_BACK_S."""
+    deadline = time.monotonic() + GIVE_BACK_S
+    running = Job.objects.filter(worker=executor.WORKER, state=State.RUNNING)
+    while running.exists() and time.monotonic() < deadline:
+        time.sleep(GIVE_BACK_LOOK_S)
 
 
 def install(app) -> None:
@@ -81,9 +99,10 @@ def install(app) -> None:
 
 
 @worker_process_init.connect
-def leave_lock_to_main(**kwargs) -> None:
-    """Close a child's copy of the worker's lock: it must not outlive the main process."""
+def prepare_child(**kwargs) -> None:
+    """Close a child's copy of the worker's lock: it must not outlive the main process. Take the cancelling signal."""
     guardian.forget_in_child()
+    cancelling.listen()
 
 
 @worker_shutting_down.connect

@@ -189,7 +189,7 @@ def test_progress_of_an_atomic_job_is_refused(kind):
     """Inside the transaction nobody would see it, and a person who cancels would wait for its end."""
     job = run(enqueue(kind(lambda running: running.report_progress(1), bind=True, atomic=True)))
 
-    assert "progress cannot be reported inside a transaction" in job.history[0]["error"]
+    assert "progress cannot be written inside a transaction" in job.history[0]["error"]
 
 
 def test_failed_atomic_job_leaves_no_effect():

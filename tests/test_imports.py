@@ -15,7 +15,7 @@ FEATURE = {
     "project.signup.tasks": {"project.signup.emails", "project.signup.models", "tasks.api"},
     "project.signup.emails": {"project.signup.models", "tasks.api"},
     "project.signup.models": set(),
-    "tasks.api": {"tasks.decorator", "tasks.enqueue", "tasks.errors"},
+    "tasks.api": {"tasks.clock", "tasks.decorator", "tasks.enqueue", "tasks.errors"},
     "tasks.models": {"tasks.states", "tasks.transitions"},
     "tasks.transitions": {"tasks.errors", "tasks.history", "tasks.models", "tasks.states"},  # models: for types only
     "tasks.states": set(),

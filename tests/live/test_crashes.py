@@ -7,6 +7,7 @@ import pytest
 from django.db import connection
 
 from tasks.api import draft, enqueue, enqueue_many
+from tasks.clock import database_now
 from tasks.models import Job
 from tasks.states import State
 from tests.kit import wait_until
@@ -188,3 +189,59 @@ def test_restarted_database_gets_nobody_rescued_that_still_runs(kit):
 
     done = wait_for(job, State.SUCCEEDED, timeout=40)
     assert (done.run, done.attempts, done.history) == (1, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("test.long_nap", "It was cancelled while it ran."),
+        ("test.stubborn", "It was cancelled while it ran, and did not stop by itself."),
+    ],
+)
+def test_cancelled_running_job_stops_within_2_s(kit, kind, says):
+    """Soft, then hard: the worker's process is only lost when the handler does not stop."""
+    kit.start("relay")
+    kit.start("worker")
+    job = wait_for(enqueue(kind), State.RUNNING)
+
+    Job.objects.cancel(job.id, "user 1", database_now())
+
+    cancelled = wait_for(job, State.CANCELLED, timeout=4)
+    assert [entry["what"] for entry in cancelled.history] == ["cancel requested", "failed"]
+    assert cancelled.history[-1]["error"] == says
+    wait_for(enqueue("test.echo", value="after"), State.SUCCEEDED)
+
+
+def test_checkpoint_spares_the_next_run_what_is_done(kit):
+    """The handler is told that the worker stops; another goes on where it was."""
+    kit.start("relay")
+    worker = kit.start("worker")
+    job = enqueue("test.steps", count=6)
+    wait_until(lambda: Effect.objects.count() >= 2, 20)
+
+    worker.terminate()
+    assert worker.wait(20) == 0
+    between = Effect.objects.count()
+    kit.start("worker")
+
+    done = wait_for(job, State.SUCCEEDED)
+    assert between < 6
+    assert list(Effect.objects.order_by("id").values_list("value", flat=True)) == ["0", "1", "2", "3", "4", "5"]
+    assert (done.attempts, done.progress) == (1, 100)
+
+
+@pytest.mark.rung("postgresql+redis")
+def test_worker_that_loses_its_broker_gives_back_what_is_long(kit):
+    """It takes no new work any more, so it ends itself, and its supervisor starts it anew."""
+    kit.extra_env = {"JOBS_DRAIN_ON_BROKER_LOSS_S": "3"}
+    kit.start("relay")
+    worker = kit.start("worker")
+    job = wait_for(enqueue("test.long_nap", seconds=10), State.RUNNING)
+
+    kit.redis.kill()
+
+    worker.wait(30)
+    assert (job_of(job).attempts, job_of(job).interruptions) == (0, 1)
+    kit.redis.start()
+    kit.start("worker")
+    assert wait_for(job, State.SUCCEEDED, timeout=40).attempts == 1

@@ -9,6 +9,7 @@ from tasks.api import PermanentError, RetryLater, job
 from tests.testjobs.models import Effect
 
 QUICKLY = {"backoff_base_s": 0.1, "backoff_cap_s": 0.3}
+SHORT = {"soft_time_limit_s": 10, "time_limit_s": 20}  # on SQLite nobody else writes while an atomic job runs
 
 
 @job("test.echo", **QUICKLY)
@@ -50,17 +51,25 @@ def snooze(seconds):
         raise RetryLater(seconds)
 
 
-@job("test.atomic", atomic=True, **QUICKLY)
+@job("test.atomic", atomic=True, **SHORT, **QUICKLY)
 def atomic(value):
     """Write in the same transaction that finishes the job."""
     Effect.objects.create(note="test.atomic", value=value)
 
 
-@job("test.atomic_fail", atomic=True, **QUICKLY)
+@job("test.atomic_fail", atomic=True, **SHORT, **QUICKLY)
 def atomic_fail(value):
     """Write, then fail: nothing may be left."""
     Effect.objects.create(note="test.atomic_fail", value=value)
     raise RuntimeError("on purpose, after the write")
+
+
+@job("test.countdown", **QUICKLY)
+def countdown(number):
+    """Write each number down to one, by calling itself as a person would."""
+    Effect.objects.create(note="test.countdown", value=number)
+    if number > 1:
+        countdown(number - 1)
 
 
 @job("test.soft_limit", soft_time_limit_s=1, time_limit_s=30, **QUICKLY, max_attempts=2)
@@ -113,3 +122,25 @@ if not os.environ.get("TESTJOBS_OLD_CODE"):  # what a release adds; a worker wit
     def new():
         """Write that the new code has run."""
         Effect.objects.create(note="test.new")
+
+
+@job("test.stubborn", **QUICKLY)
+def stubborn():
+    """Go on whatever is raised: only the end of its process stops it."""
+    for _ in range(60):
+        try:
+            time.sleep(1)
+        except BaseException:
+            Effect.objects.create(note="test.stubborn")
+
+
+@job("test.steps", bind=True, **QUICKLY)
+def steps(running, count):
+    """Do a step a second, and go on where the last run was told to stop."""
+    for step in range(running.checkpoint or 0, count):
+        Effect.objects.create(note="test.steps", value=step)
+        running.save_checkpoint(step + 1)
+        running.report_progress(100 * (step + 1) // count)
+        time.sleep(1)
+        if running.should_stop():
+            raise RetryLater(1)
