@@ -1,6 +1,11 @@
 """Read settings from the environment; nonsense stops the start with a sentence that says what to do."""
 
+import fcntl
 import os
+import re
+import secrets
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -50,3 +55,84 @@ def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
 def words(name: str, default: str = "") -> list[str]:
     """Return a comma-separated list."""
     return [word.strip() for word in text(name, default).split(",") if word.strip()]
+
+
+def time_zone(name: str, default: str) -> str:
+    """Return the name of a time zone.
+
+    Raises: ImproperlyConfigured.
+    """
+    value = text(name, default)
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError):  # unknown; a path or a folder
+        raise ImproperlyConfigured(
+            f"{name} is {value!r}; set it to a time zone such as UTC or Europe/Berlin."
+        ) from None
+    return value
+
+
+def url(name: str, default: str, schemes: tuple[str, ...]) -> str:
+    """Return an address that begins with one of the schemes; may be empty.
+
+    Raises: ImproperlyConfigured, with no more of the address than its beginning: a password may follow.
+    """
+    value = text(name, default)
+    scheme, mark, _ = value.partition("://")
+    if value and not (mark and scheme.partition("+")[0] in schemes):
+        begin, known = re.split(r"[^\w+.-]", value)[0], ", ".join(f"{scheme}://" for scheme in schemes)
+        raise ImproperlyConfigured(
+            f"{name} begins with {begin!r}; set it to an address that begins with one of: {known}."
+        )
+    return value
+
+
+def origin(name: str, default: str) -> str:
+    """Return a site's address without a slash at its end; may be empty.
+
+    Raises: ImproperlyConfigured.
+    """
+    value = text(name, default).rstrip("/")
+    if value and not re.fullmatch(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:\d{1,5})?", value, re.IGNORECASE):
+        raise ImproperlyConfigured(
+            f"{name} is {value!r}; set it to scheme and host only, e.g. https://kit.example.com."
+        )
+    return value
+
+
+def make_folder(name: str, folder: Path) -> Path:
+    """Return a folder that can be written, made if there is none; name is the variable that moves it.
+
+    Raises: ImproperlyConfigured.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(folder, os.W_OK | os.X_OK) else "it may not be written"
+    except OSError as error:
+        reason = error.strerror
+    if reason:
+        raise ImproperlyConfigured(
+            f"{name} leads to {folder}, which cannot be used ({reason}); set it to a folder of your own."
+        )
+    return folder
+
+
+def kept_secret(file: Path, size_bytes: int = 50) -> str:
+    """Return the secret in a file, made up once, the same for all processes that start together.
+
+    Locks: the file, so that nobody reads it half written; what a crash left empty is filled by the next.
+    Raises: ImproperlyConfigured.
+    """
+    make_folder("DATA_DIR", file.parent)
+    try:
+        with open(os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+") as kept:
+            fcntl.flock(kept, fcntl.LOCK_EX)
+            if not (secret := kept.read().strip()):
+                secret = secrets.token_urlsafe(size_bytes)
+                kept.write(secret)
+                kept.flush()
+            return secret
+    except OSError as error:
+        raise ImproperlyConfigured(
+            f"DATA_DIR holds {file}, which cannot be used ({error.strerror}); set DATA_DIR to a folder of your own."
+        ) from None

@@ -1,8 +1,8 @@
-"""What a production start refuses. Each rule is a sentence that names the variable and the fix."""
+"""What a start refuses, in production and as the demo. Each rule is a sentence that names the variable and the fix."""
 
 from pathlib import Path
 
-INSECURE_KEY = "demo-key-that-everybody-knows-do-not-use-it-in-production"
+LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "davfs"}
 
 
@@ -25,13 +25,18 @@ def refusals(settings: dict, mounts: str) -> list[str]:
     found = []
     if settings["DEBUG"]:
         found.append("DEBUG is on: it shows settings and source to anybody. Unset DEBUG.")
-    if settings["SECRET_KEY"] == INSECURE_KEY or len(settings["SECRET_KEY"]) < 50:
+    if len(settings["SECRET_KEY"]) < 50:
         found.append(
-            "SECRET_KEY is the demo's or shorter than 50 characters: anybody could sign in as anybody. Generate one: "
+            "SECRET_KEY is missing or shorter than 50 characters: anybody could sign in as anybody. Generate one: "
             "python -c 'import secrets; print(secrets.token_urlsafe(50))'"
         )
     if not settings["ALLOWED_HOSTS"] or "*" in settings["ALLOWED_HOSTS"]:
         found.append("ALLOWED_HOSTS must name the site's hosts, e.g. ALLOWED_HOSTS=kit.example.com.")
+    if not settings["SITE_URL"].startswith("https://"):
+        found.append(
+            "SITE_URL is missing or not https: links in mails begin with it. Set it to the site's own address, "
+            "e.g. SITE_URL=https://kit.example.com."
+        )
     database = settings["DATABASES"]["default"]
     if database["ENGINE"].endswith("sqlite3"):
         fs_type = file_system_type(Path(database["NAME"]).resolve().parent, mounts)
@@ -41,3 +46,13 @@ def refusals(settings: dict, mounts: str) -> list[str]:
                 "and the file will be damaged. Put it on a local disk, or use PostgreSQL."
             )
     return found
+
+
+def demo_refusals(settings: dict) -> list[str]:
+    """Return why these settings must not serve as the demo; empty when they may."""
+    if others := [host for host in settings["ALLOWED_HOSTS"] if host not in LOOPBACK]:
+        return [
+            f"ALLOWED_HOSTS names {', '.join(others)}, but the demo shows all mail to anybody. "
+            "Set ENVIRONMENT=production for a site that others reach; for the demo unset ALLOWED_HOSTS."
+        ]
+    return []

@@ -1,5 +1,6 @@
 """The door for features: everything a feature imports from the job app."""
 
+from tasks.clock import database_now
 from tasks.decorator import job
 from tasks.enqueue import draft, enqueue, enqueue_many
 from tasks.errors import EnqueueError, InvalidArguments, PermanentError, RetryLater, UnknownKind
@@ -10,6 +11,7 @@ __all__ = [
     "PermanentError",
     "RetryLater",
     "UnknownKind",
+    "database_now",
     "draft",
     "enqueue",
     "enqueue_many",

@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.auth import authenticate
+from django.contrib.auth.hashers import Argon2PasswordHasher
 from django.core.exceptions import ValidationError
 from django.urls import reverse
 
@@ -91,6 +92,18 @@ def test_user_without_password_cannot_sign_in():
 
     assert not user.has_usable_password()
     assert not user.is_staff
+
+
+@pytest.mark.django_db
+def test_hash_takes_19_mib_and_one_made_with_more_is_made_anew_at_sign_in(settings):
+    settings.PASSWORD_HASHERS = [name for name in settings.PASSWORD_HASHERS if "MD5" not in name]
+    user = User.objects.create_user("ann@example.com")
+    User.objects.filter(pk=user.pk).update(password=Argon2PasswordHasher().encode(PASSWORD, "some salt of long"))
+
+    found = authenticate(username="ann@example.com", password=PASSWORD)
+
+    assert found == user
+    assert User.objects.get().password.startswith("argon2$argon2id$v=19$m=19456,t=2,p=1$")
 
 
 @pytest.mark.django_db

@@ -11,7 +11,7 @@ ANN = {"name": "Ann", "email": "ann@example.com", "password": "seven blue kettle
 
 
 @pytest.mark.parametrize("page", ["signup_signup", "signup_signuprequest"])
-def test_admin_shows_signups_read_only_and_without_tokens(admin_client, page):
+def test_admin_shows_signups_read_only_and_without_tokens_and_hashes(admin_client, page):
     request = sign_up(**ANN)
     row = request if page.endswith("request") else request.signup
 
@@ -27,7 +27,8 @@ def test_admin_shows_signups_read_only_and_without_tokens(admin_client, page):
 
     assert [response.status_code for response in shown] == [200, 200]
     assert [response.status_code for response in refused] == [403, 403, 403]
-    assert not any(request.token in response.content.decode() for response in shown)
+    secrets = (request.token, request.password)
+    assert not any(secret in response.content.decode() for secret in secrets for response in shown)
 
 
 def test_admin_deletes_a_user_with_its_signup(admin_client):

@@ -3,15 +3,24 @@
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth import authenticate
+from django.contrib.auth.hashers import make_password
 from django.core.signing import TimestampSigner, b62_encode
 from django.utils import timezone
 
-from project.signup.models import LINK_VALID_S, Signup
+from project.accounts.models import User
+from project.signup.models import LINK_VALID_S, Signup, SignupRequest
 from project.signup.services import sign_up
 
 pytestmark = pytest.mark.django_db
 
+EVE = {"name": "Eve", "email": "ann@example.com", "password": "nine grey herons"}
 ANN = {"name": "Ann", "email": "ann@example.com", "password": "seven blue kettles"}
+
+
+def link_of(request: SignupRequest) -> str:
+    """Return the path that the mail of a request links to."""
+    return f"/confirm/{request.signed_link()}/"
 
 
 class AgedSigner(TimestampSigner):
@@ -23,8 +32,8 @@ class AgedSigner(TimestampSigner):
 
 
 def test_link_confirms_and_twice_is_harmless(client):
-    signup = sign_up(**ANN).signup
-    link = f"/confirm/{signup.signed_id()}/"
+    request = sign_up(**ANN)
+    link = link_of(request)
 
     first, second = client.get(link), client.get(link)
 
@@ -34,27 +43,27 @@ def test_link_confirms_and_twice_is_harmless(client):
 
 
 def test_second_use_of_a_link_keeps_the_first_time(client):
-    signup = sign_up(**ANN).signup
+    request = sign_up(**ANN)
     first_time = timezone.now() - timedelta(days=1)
     Signup.objects.update(confirmed_at=first_time)
 
-    client.get(f"/confirm/{signup.signed_id()}/")
+    client.get(link_of(request))
 
     assert Signup.objects.get().confirmed_at == first_time
 
 
 def test_looking_at_a_link_with_head_confirms_nothing(client):
-    signup = sign_up(**ANN).signup
+    request = sign_up(**ANN)
 
-    response = client.head(f"/confirm/{signup.signed_id()}/")
+    response = client.head(link_of(request))
 
-    assert response.status_code == 405
+    assert response.status_code == 200
     assert Signup.objects.get().confirmed_at is None
 
 
 def test_link_older_than_three_days_is_410_and_says_what_to_do(client):
-    signup = sign_up(**ANN).signup
-    old = AgedSigner(salt="signup.confirm").sign(signup.pk)
+    request = sign_up(**ANN)
+    old = AgedSigner(salt="signup.confirm").sign(f"{request.pk}.{request.address_mark()}")
 
     response = client.get(f"/confirm/{old}/")
 
@@ -72,19 +81,89 @@ def test_forged_link_is_400_and_says_what_to_do(client, signed):
 
 
 def test_signature_made_for_something_else_confirms_nothing(client):
-    signup = sign_up(**ANN).signup
+    request = sign_up(**ANN)
+    signed = TimestampSigner().sign(f"{request.pk}.{request.address_mark()}")
 
-    response = client.get(f"/confirm/{TimestampSigner().sign(signup.pk)}/")
+    response = client.get(f"/confirm/{signed}/")
 
     assert response.status_code == 400
     assert Signup.objects.get().confirmed_at is None
 
 
 def test_link_of_a_deleted_account_is_410(client):
-    signup = sign_up(**ANN).signup
-    link = f"/confirm/{signup.signed_id()}/"
-    signup.user.delete()
+    request = sign_up(**ANN)
+    link = link_of(request)
+    request.signup.user.delete()
 
     response = client.get(link)
 
     assert response.status_code == 410
+
+
+def test_nobody_can_sign_in_before_the_address_is_confirmed():
+    sign_up(**ANN)
+
+    assert authenticate(username=ANN["email"], password=ANN["password"]) is None
+    assert not User.objects.get().has_usable_password()
+
+
+def test_confirmed_request_decides_name_and_password_whoever_signed_up_first(client):
+    sign_up(**EVE)
+    request = sign_up(**ANN)
+
+    client.get(link_of(request))
+
+    assert authenticate(username=ANN["email"], password=EVE["password"]) is None
+    assert authenticate(username=ANN["email"], password=ANN["password"]).name == "Ann"
+
+
+def test_only_the_first_confirmation_sets_the_password(client):
+    request, other = sign_up(**ANN), sign_up(**EVE)
+    client.get(link_of(request))
+
+    response = client.get(link_of(other))
+
+    assert "It was confirmed before." in response.content.decode()
+    assert authenticate(username=ANN["email"], password=ANN["password"]).name == "Ann"
+
+
+def test_after_the_confirmation_no_request_keeps_a_hash(client):
+    request, _ = sign_up(**ANN), sign_up(**EVE)
+
+    client.get(link_of(request))
+    sign_up(**EVE)
+
+    assert set(SignupRequest.objects.values_list("password", flat=True)) == {""}
+
+
+@pytest.mark.parametrize(
+    "made_by_hand",
+    [
+        {"password": make_password("made by hand, really")},
+        {"password": make_password(None), "is_staff": True},
+        {"password": make_password(None), "is_superuser": True},
+    ],
+    ids=["with a password", "staff", "superuser"],
+)
+def test_account_made_by_hand_is_not_taken_over_by_a_confirmation(client, made_by_hand):
+    User.objects.create(email="ann@example.com", name="Boss", **made_by_hand)
+    request = sign_up(**EVE)
+
+    response = client.get(link_of(request))
+
+    user = User.objects.get()
+    assert response.status_code == 200
+    assert (user.name, user.password) == ("Boss", made_by_hand["password"])
+
+
+def test_link_to_an_address_that_was_changed_confirms_nothing(client):
+    request = sign_up(**ANN)
+    link = link_of(request)
+    User.objects.update(email="other@example.com")
+
+    response = client.get(link)
+
+    assert response.status_code == 410
+    assert "sign up again" in response.content.decode()
+    assert Signup.objects.get().confirmed_at is None
+    assert not User.objects.get().has_usable_password()

@@ -10,7 +10,7 @@ from project.signup.emails import MailRefused
 from project.signup.models import Signup, SignupRequest
 from project.signup.services import sign_up
 from project.signup.tasks import confirmation_email
-from tasks.api import PermanentError
+from tasks.api import PermanentError, RetryLater
 from tasks.registry import get
 from tests.services import free_port
 
@@ -73,14 +73,16 @@ def test_second_request_sends_nothing_while_the_first_is_between_attempts(reques
         confirmation_email(request_id=request_of_ann.id)
 
     with smtp() as server:
-        confirmation_email(request_id=second.id)
+        with pytest.raises(RetryLater):
+            confirmation_email(request_id=second.id)
         confirmation_email(request_id=request_of_ann.id)
+        confirmation_email(request_id=second.id)
 
     assert len(server.taken) == 1
     assert Signup.objects.get().mail_job_id == request_of_ann.job_id
 
 
-@pytest.mark.parametrize("stage", ["mail", "rcpt", "data"])
+@pytest.mark.parametrize("stage", ["rcpt", "data"])
 def test_refusal_for_good_is_permanent_and_names_no_address(request_of_ann, smtp, stage):
     with smtp(**{stage: "550 5.1.1 <ann@example.com>: no such user"}), pytest.raises(PermanentError) as caught:
         confirmation_email(request_id=request_of_ann.id)
@@ -96,6 +98,14 @@ def test_refusal_for_now_is_temporary_and_names_no_address(request_of_ann, smtp,
         confirmation_email(request_id=request_of_ann.id)
 
     assert "451 4.7.1" in str(caught.value) and "@" not in str(caught.value)
+    assert not get("signup.confirmation_email").is_permanent(caught.value)
+
+
+def test_refused_sender_is_temporary_because_it_is_ours_to_mend(request_of_ann, smtp):
+    with smtp(mail="550 5.7.1 <kit@example.com>: not your domain"), pytest.raises(MailRefused) as caught:
+        confirmation_email(request_id=request_of_ann.id)
+
+    assert "550 5.7.1" in str(caught.value) and "@" not in str(caught.value)
     assert not get("signup.confirmation_email").is_permanent(caught.value)
 
 

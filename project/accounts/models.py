@@ -1,6 +1,6 @@
 """Who may sign in: an address and a password."""
 
-from django.contrib.auth.hashers import make_password
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, make_password
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -25,6 +25,14 @@ class UserManager(BaseUserManager):
         Raises: as create_user.
         """
         return self.create_user(email, password, **{"is_staff": True, "is_superuser": True} | fields)
+
+    def set_first_password(self, user_id: int, *, name: str, password: str) -> int:
+        """Give a name and a hashed password to an account that has none; return how many rows changed, 0 or 1.
+
+        Shape: 0 for staff and for an account with a password: a person made it, and signing up does not take it over.
+        """
+        fresh = self.filter(password__startswith=UNUSABLE_PASSWORD_PREFIX, is_staff=False, is_superuser=False)
+        return fresh.filter(pk=user_id).update(name=name, password=password)
 
     def get_by_natural_key(self, email: str) -> "User":
         """Return the user of an address, however it is spelled.

@@ -42,8 +42,8 @@ class SignupAdmin(ReadOnlyAdmin):
 
 @admin.register(SignupRequest)
 class SignupRequestAdmin(ReadOnlyAdmin):
-    """Every POST. The token stays hidden: who has it reads the status page."""
+    """Every POST. Its password stays hidden, and its token: who has it reads the status page."""
 
     list_display = ("id", "signup_id", "job_id", "created_at")
-    fields = ("signup", "job_id", "created_at")
+    fields = ("signup", "name", "job_id", "created_at")
     search_fields = ("=id", "=job__id", "signup__user__email")

@@ -9,7 +9,7 @@ from django.core.mail import EmailMessage, get_connection
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from project.signup.models import Signup, SignupRequest
+from project.signup.models import SignupRequest
 from tasks.api import PermanentError
 
 LOOKS_LIKE_A_LINK = re.compile(r"[/@<>]|\w[.:]\w|www", re.IGNORECASE)
@@ -23,7 +23,7 @@ def send(request: SignupRequest) -> None:
     """Send the mail of a request; a repeated one has the same Message-ID.
 
     Raises: PermanentError when the server refuses this mail for good; MailRefused when it refuses for now, or for a
-    reason that is ours (sign-in, greeting); OSError when it cannot be reached.
+    reason that is ours (sign-in, greeting, sender); OSError when it cannot be reached.
     """
     try:
         with get_connection() as connection:
@@ -31,8 +31,11 @@ def send(request: SignupRequest) -> None:
     except smtplib.SMTPRecipientsRefused as error:
         code, text = next(iter(error.recipients.values()))
         raise refusal(code, text) from None
-    except (smtplib.SMTPSenderRefused, smtplib.SMTPDataError) as error:
+    except smtplib.SMTPDataError as error:
         raise refusal(error.smtp_code, error.smtp_error) from None
+    except smtplib.SMTPSenderRefused as error:  # DEFAULT_FROM_EMAIL or the relay's quota: never the recipient's fault
+        words = f"The mail server refuses our sender address: {reply(error.smtp_code, error.smtp_error)}."
+        raise MailRefused(words) from None
     except smtplib.SMTPResponseException as error:
         raise MailRefused(f"The mail server does not talk to us: {reply(error.smtp_code, error.smtp_error)}.") from None
 
@@ -55,7 +58,8 @@ def message(request: SignupRequest, connection=None) -> EmailMessage:
     """Return the mail that fits: a confirmed address gets no second link."""
     user, is_confirmed = request.signup.user, request.signup.confirmed_at is not None
     name = "account_exists" if is_confirmed else "confirmation"
-    context = {"greeting": greeting(user.name), "link": confirm_url(request.signup), "request": request}
+    hello = greeting(user.name if is_confirmed else request.name)
+    context = {"greeting": hello, "link": confirm_url(request), "request": request}
     return EmailMessage(
         subject="You already have an account" if is_confirmed else "Please confirm your address",
         body=render_to_string(f"signup/{name}.txt", context | {"site": settings.SITE_URL}),
@@ -73,6 +77,6 @@ def greeting(name: str) -> str:
     return "Hello," if not name or LOOKS_LIKE_A_LINK.search(name) else f"Hello {name},"
 
 
-def confirm_url(signup: Signup) -> str:
-    """Return the link that confirms an address."""
-    return settings.SITE_URL + reverse("signup:confirm", args=[signup.signed_id()])
+def confirm_url(request: SignupRequest) -> str:
+    """Return the link that confirms an address, and the password that was chosen in this request."""
+    return settings.SITE_URL + reverse("signup:confirm", args=[request.signed_link()])

@@ -3,12 +3,17 @@
 import secrets
 from datetime import datetime, timedelta
 
+from django.apps import apps
 from django.conf import settings
 from django.core.signing import TimestampSigner
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
+from django.utils.crypto import salted_hmac
 
-MAIL_EVERY = timedelta(minutes=10)  # at most one mail per address in this time, however often somebody signs up
+# At most one mail per address in this time, however often somebody signs up. What remains of it: within ten minutes of
+# a stranger's request the owner gets only the stranger's mail. It tells the name and the time that request was made
+# with, and says that its link sets the password chosen then.
+MAIL_EVERY = timedelta(minutes=10)
 LINK_VALID_S = 3 * 86_400
 SIGNER = TimestampSigner(salt="signup.confirm")
 
@@ -24,13 +29,20 @@ class SignupQuerySet(models.QuerySet):
     def claim_mail(self, signup_id: int, job_id: int, now: datetime) -> int:
         """Make a job the one that mails this address.
 
-        Shape: 0 when it has sent already, or another job sends or has sent within MAIL_EVERY.
+        Shape: 0 when it has sent already, another job has within MAIL_EVERY, or another one is about to.
         """
+        # OuterRef, not a join: a join becomes `id IN (...)`, which lets two jobs through that claim at the same time.
+        holder = apps.get_model("tasks", "Job").objects.filter(id=OuterRef("mail_job_id"))
+        is_given_up = Q(mail_sent_at__isnull=True) & ~Exists(holder.filter(finished_at__isnull=True))
         is_mine_unsent = Q(mail_job_id=job_id, mail_sent_at__isnull=True)
-        is_outdated = ~Q(mail_job_id=job_id) & Q(mail_claimed_at__lt=now - MAIL_EVERY)
-        return self.filter(Q(mail_job_id__isnull=True) | is_mine_unsent | is_outdated, id=signup_id).update(
+        is_outdated = ~Q(mail_job_id=job_id) & Q(mail_sent_at__lt=now - MAIL_EVERY)
+        return self.filter(is_given_up | is_mine_unsent | is_outdated, id=signup_id).update(
             mail_job_id=job_id, mail_claimed_at=now, mail_sent_at=None
         )
+
+    def is_mail_under_way(self, signup_id: int) -> bool:
+        """Tell whether a job has claimed the mail and not sent it."""
+        return self.filter(id=signup_id, mail_job_id__isnull=False, mail_sent_at__isnull=True).exists()
 
     def mark_mail_sent(self, signup_id: int, job_id: int, now: datetime) -> int:
         """Remember that the job's mail has left."""
@@ -65,23 +77,13 @@ class Signup(models.Model):
     def __str__(self):
         return f"signup {self.pk}"
 
-    def signed_id(self) -> str:
-        """Return what a link in a mail proves the address with, for LINK_VALID_S."""
-        return SIGNER.sign(self.pk)
-
-    @staticmethod
-    def id_of(signed: str) -> int:
-        """Return whose address a link confirms.
-
-        Raises: SignatureExpired; BadSignature for anything that is not ours.
-        """
-        return int(SIGNER.unsign(signed, max_age=LINK_VALID_S))
-
 
 class SignupRequest(models.Model):
     """One per POST, also for an address that is known: nobody can tell them apart."""
 
     signup = models.ForeignKey(Signup, on_delete=models.CASCADE, related_name="requests", help_text="Of which person.")
+    name = models.CharField(max_length=150, default="", help_text="As typed; the account's once this is confirmed.")
+    password = models.CharField(max_length=128, default="", help_text="Hashed; empty once any of them is confirmed.")
     token = models.CharField(max_length=32, unique=True, default=new_token, help_text="Address of the status page.")
     # No constraint: jobs are pruned after a day, and the request keeps the id that the mail marks are compared with.
     job = models.ForeignKey(
@@ -96,3 +98,20 @@ class SignupRequest(models.Model):
 
     def __str__(self):
         return f"signup request {self.pk}"
+
+    def signed_link(self) -> str:
+        """Return what a link in a mail proves with, for LINK_VALID_S: this request, and the address it is mailed to."""
+        return SIGNER.sign(f"{self.pk}.{self.address_mark()}")
+
+    def address_mark(self) -> str:
+        """Return what the account's address is recognised by; nobody can read it back from a link."""
+        return salted_hmac("signup.confirm.address", self.signup.user.email, algorithm="sha256").hexdigest()[:16]
+
+    @staticmethod
+    def read_link(signed: str) -> tuple[int, str]:
+        """Return the request's id and the mark of the address that a link was mailed to.
+
+        Raises: SignatureExpired; BadSignature for anything that is not ours.
+        """
+        request_id, _, mark = SIGNER.unsign(signed, max_age=LINK_VALID_S).partition(".")
+        return int(request_id), mark

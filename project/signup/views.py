@@ -24,6 +24,7 @@ CONFIRMATIONS = {
         "This link does not work",
         f"A part of it may be missing. Open it from the mail once more. {AGAIN}",
     ),
+    "moved": (410, "This link is for another address", f"The account's address was changed after the mail. {AGAIN}"),
     "gone": (410, "This account is gone", f"It was deleted after the mail was sent. {AGAIN}"),
 }
 
@@ -98,9 +99,11 @@ def known_status(token: str) -> dict:
 
 
 @never_cache
-@allows("GET")  # no HEAD: mail programs use it to look at links that nobody has followed
+@allows("GET", "HEAD")
 def confirm(request: HttpRequest, signed: str) -> HttpResponse:
     """Confirm an address by the link in the mail; twice is harmless."""
+    if request.method == "HEAD":  # mail programs look at links that nobody has followed; nothing is confirmed or told
+        return HttpResponse()
     return say(request, *CONFIRMATIONS[services.confirm(signed, timezone.now())])
 
 

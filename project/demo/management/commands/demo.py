@@ -1,14 +1,13 @@
 """manage.py demo: the whole kit on this machine, with a staff user and no server. `make demo` calls it."""
 
 import os
-import secrets
-from pathlib import Path
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
+from project import env
 from tasks.management.commands.serve import check_port
 
 STAFF_EMAIL = "staff@example.com"
@@ -29,22 +28,13 @@ class Command(BaseCommand):
         check_port(port, "make demo PORT=")
         check_port(flower_port, "make demo FLOWER_PORT=")
         call_command("migrate", verbosity=0, interactive=False)
-        settings.STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # whitenoise warns about a missing one
-        password = kept_password(settings.DATA_DIR / "demo-staff-password")
+        password = env.kept_secret(settings.DATA_DIR / "demo-staff-password", size_bytes=12)
         ensure_staff_user(password)
         os.environ.setdefault("SITE_URL", f"http://127.0.0.1:{port}")  # links in mails; the processes inherit it
         os.environ["FLOWER_BASIC_AUTH"] = f"{STAFF_EMAIL}:{password}"
         self.stdout.write(welcome(port, flower_port, password))
         self.stdout.flush()
         call_command("serve", port=port, flower=True, flower_port=flower_port)
-
-
-def kept_password(file: Path) -> str:
-    """Return the generated password, the same as last time if there was one."""
-    if not file.exists():
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:
-            new.write(secrets.token_urlsafe(12))
-    return file.read_text()
 
 
 def ensure_staff_user(password: str) -> None:

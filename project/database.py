@@ -1,0 +1,63 @@
+"""The database's settings, for SQLite and PostgreSQL."""
+
+from pathlib import Path
+
+import dj_database_url
+from django.core.exceptions import ImproperlyConfigured
+
+from project import env
+
+SCHEMES = ("sqlite", "postgres", "postgresql")
+SQLITE = {
+    # Readers beside one writer; a transaction takes the write lock at its start and waits for it, since a
+    # lock upgraded half way fails at once whatever the timeout (cases O-61).
+    "timeout": 20,
+    "transaction_mode": "IMMEDIATE",
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+}
+POSTGRESQL = {
+    # A host that vanished is noticed within 15 s, not after the kernel's two hours. Seconds; the last one milliseconds.
+    "connect_timeout": 5,
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+# Nobody waits for a row for ever, and no process that is stuck inside a transaction keeps its rows.
+SESSION = "-c lock_timeout=10s -c idle_in_transaction_session_timeout=60s"
+
+
+def from_url(url: str, *, default_file: Path, statement_timeout_s: int) -> dict:
+    """Return Django's settings for an address; what its query says goes before our own. Without one: an SQLite file.
+
+    Units: a statement timeout of 0 means none; handlers may run long queries.
+    Raises: ImproperlyConfigured.
+    """
+    database = _parsed(url) if url else _file(default_file)
+    given = database.get("OPTIONS", {})
+    if database["ENGINE"].endswith("sqlite3"):
+        return database | {"OPTIONS": SQLITE | given}
+    session = [SESSION, f"-c statement_timeout={statement_timeout_s}s", given.get("options", "")]
+    return database | {"OPTIONS": POSTGRESQL | given | {"options": " ".join(session).strip()}}
+
+
+def _parsed(url: str) -> dict:
+    try:
+        return dj_database_url.parse(url, conn_max_age=600, conn_health_checks=True)
+    except ValueError:
+        raise ImproperlyConfigured(
+            "DATABASE_URL cannot be read; write special characters of user and password as %XX, "
+            "e.g. postgresql://user:p%40ss@host:5432/name."
+        ) from None
+
+
+def _file(path: Path) -> dict:
+    """Return an SQLite file's settings; not by an address, where # and ? would end its name."""
+    env.make_folder("DATA_DIR", path.parent)
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(path),
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+    }
