@@ -23,7 +23,10 @@ def ask(pid: int, job_id: int) -> None:
 
 
 def listen() -> None:
-    """Take the signal in a pool's child; its default would end the process."""
+    """Take the signal in this process from now on; a pool's child would end by it.
+
+    Called for every message: without an event loop the pool sets its own handlers after worker_process_init.
+    """
     signal.signal(signal.SIGUSR2, _on_ask)
 
 

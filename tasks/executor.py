@@ -35,6 +35,7 @@ def execute(job_id: int, run: int) -> None:
     of a run, after a long wait, rescue does.
     """
     with soft_limit.held():
+        cancelling.listen()
         started = time.monotonic()
         try:
             if shutdown.has_begun():

@@ -53,10 +53,12 @@ class Guardian(threading.Thread):
         self._wake.set()
 
     def drain(self, seconds: float) -> None:
-        """End the worker cold when its jobs have not ended by then. Units: seconds; the shortest bound counts."""
+        """End the worker cold when its jobs have not ended by then; the shortest bound counts.
+
+        Units: seconds. Called in a signal handler, so it takes no lock: the next look sees it.
+        """
         ends = monotonic() + seconds
         self._drain_ends = min(ends, self._drain_ends or ends)
-        self._wake.set()
 
     def run(self) -> None:
         """Look until the process ends. Raises: nothing for a database that is away."""

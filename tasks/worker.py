@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from tasks import cancelling, endings, executor, locks, shutdown
+from tasks import endings, executor, locks, shutdown
 from tasks.clock import database_now
 from tasks.guardian import guardian
 from tasks.models import Job
@@ -71,10 +71,10 @@ class JobStep(bootsteps.StartStopStep):
             worker.timer.call_repeatedly(MAINTAIN_POOL_S, worker.pool.maintain_pool)
 
     def stop(self, worker):
-        """Tell the children and bound the drain; without a signal before it, the broker was lost."""
-        was_told = shutdown.has_begun()
-        shutdown.begin()
-        guardian.drain(settings.JOBS_DRAIN_S if was_told else settings.JOBS_DRAIN_ON_BROKER_LOSS_S)
+        """Do the same where no signal has come: then the broker was lost, or an error ends the worker."""
+        if not shutdown.has_begun():
+            shutdown.begin()
+            guardian.drain(settings.JOBS_DRAIN_ON_BROKER_LOSS_S)
 
     def terminate(self, worker):
         """Give the children of a cold shutdown a moment to give back their jobs, before the pool ends them."""
@@ -99,16 +99,16 @@ def install(app) -> None:
 
 
 @worker_process_init.connect
-def prepare_child(**kwargs) -> None:
-    """Close a child's copy of the worker's lock: it must not outlive the main process. Take the cancelling signal."""
+def leave_lock_to_main(**kwargs) -> None:
+    """Close a child's copy of the worker's lock: it must not outlive the main process."""
     guardian.forget_in_child()
-    cancelling.listen()
 
 
 @worker_shutting_down.connect
 def tell_children(**kwargs) -> None:
-    """Let no child take a further job."""
+    """Let no child take a further job, and bound the drain. Runs inside a signal handler."""
     shutdown.begin()
+    guardian.drain(settings.JOBS_DRAIN_S)
 
 
 @worker_ready.connect
