@@ -7,34 +7,38 @@ FLOWER_PORT ?= 5555
 # The first one that is new enough; if there is none, deploy/prepare.py says so. Choose another: make demo PYTHON=...
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
-HAS_PYTHON = @command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer." >&2; exit 1; }
+
+define SET_UP
+@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer." >&2; exit 1; }
+@$(PYTHON) deploy/prepare.py
+endef
+
 COMPILE = .venv/bin/uv pip compile -q pyproject.toml --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
 
 demo: ## Run the whole kit here, without any server: sign up and watch the jobs (PORT=8000 FLOWER_PORT=5555)
-	$(HAS_PYTHON)
-	@$(PYTHON) deploy/prepare.py requirements.txt
+	$(SET_UP) requirements.txt
 	@.venv/bin/python manage.py demo --port $(PORT) --flower-port $(FLOWER_PORT)
 
-test: ## Set up whatever the tests need, then run them on every rung
-	$(HAS_PYTHON)
-	@$(PYTHON) deploy/prepare.py requirements-dev.txt
+test: lint ## Set up whatever the tests need, then run them on every rung
 	@.venv/bin/python -m tests.machine
-	@$(MAKE) --no-print-directory lint
-	@.venv/bin/python -m tests.rungs
+	@.venv/bin/python -m tests.rungs -q
 
 bench: ## Print what things cost, on PostgreSQL and Redis
+	$(SET_UP) requirements-dev.txt
 	@.venv/bin/python -m tests.rungs --rung postgresql+redis -q tests/benchmarks/bench_*.py
 
 lint: ## Check style and format
-	.venv/bin/ruff check .
-	.venv/bin/ruff format --check .
+	$(SET_UP) requirements-dev.txt
+	@.venv/bin/ruff check --quiet .
+	@.venv/bin/ruff format --quiet --check .
 
 lock: ## Pin the dependencies of pyproject.toml with their hashes
-	$(COMPILE) -o requirements.txt
-	$(COMPILE) --group dev -o requirements-dev.txt
+	$(SET_UP) requirements-dev.txt
+	@$(COMPILE) -o requirements.txt
+	@$(COMPILE) --group dev -o requirements-dev.txt
 
 clean: ## Remove caches; keeps .venv and the demo's data in var
 	rm -rf .pytest_cache .ruff_cache

@@ -29,10 +29,14 @@ class JobTask(celery.Task):
         """Execute a job in a worker; messages come from the relay only."""
         from tasks.executor import execute
 
-        execute(job_id, run)
+        self.push_request(called_directly=True)  # inside, a call of this task is a handler's own and means the handler
+        try:
+            execute(job_id, run)
+        finally:
+            self.pop_request()
 
     def __call__(self, *args, **kwargs):
-        """Call the handler when a person does; run the job when a worker does."""
+        """Call the handler when a person or a handler does; run the job when a worker does."""
         return self.handler(*args, **kwargs) if self.request.called_directly else self.run(*args, **kwargs)
 
     def apply_async(self, args=None, kwargs=None, **options) -> Job:

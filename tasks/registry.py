@@ -1,7 +1,9 @@
 """Which kinds of job exist here, and whether a stored job fits the code that would run it."""
 
 import inspect
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from django.core.exceptions import ObjectDoesNotExist, SuspiciousOperation, ValidationError
@@ -14,6 +16,13 @@ PERMANENT = (PermanentError, ObjectDoesNotExist, ValidationError, SuspiciousOper
 
 BROKER_PREFIX = "q."  # one ACL pattern covers every queue; source: docs/decisions/0003
 RESERVED = frozenset({"unique_key", "unique_scope", "run_at", "priority", "keep_until"})
+NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
+QUEUE = re.compile(r"[a-z0-9_-]{1,40}")
+WHOLE_NUMBERS = {"priority": (0, 9), "max_attempts": (1, 32_767), "version": (1, 32_767)}  # what the columns hold
+SECONDS = ("backoff_base_s", "backoff_cap_s", "max_age_s")
+SECONDS_OR_NONE = ("soft_time_limit_s", "time_limit_s")
+NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +50,15 @@ class Kind:
     signature: inspect.Signature = field(init=False)
 
     def __post_init__(self):
+        if found := list(faults(self)):
+            raise ValueError(f"{self.name}: {'; '.join(found)}.")
         parameters = list(inspect.signature(self.handler).parameters.values())
+        if any(is_other(self.handler) for is_other in NOT_PLAIN):
+            raise TypeError(
+                f"{self.name}: it is a coroutine or a generator; a worker would call it and nothing would run."
+            )
+        if self.bind and not (parameters and parameters[0].kind in BY_POSITION):
+            raise TypeError(f"{self.name}: with bind=True its first parameter is the running job; it has none.")
         parameters = parameters[1:] if self.bind else parameters
         for parameter in parameters:
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
@@ -70,6 +87,47 @@ class Kind:
         return isinstance(error, PERMANENT + self.permanent)
 
 
+def faults(kind: Kind) -> Iterator[str]:
+    """Yield what is wrong with a declaration's options, each in words."""
+    if not (isinstance(kind.name, str) and len(kind.name) <= 100 and NAME.fullmatch(kind.name)):
+        yield "its name must be feature.what: lower-case words with dots and underscores, at most 100 characters"
+    if not (isinstance(kind.queue, str) and QUEUE.fullmatch(kind.queue)):
+        yield f"queue is {kind.queue!r}; give it 1 to 40 characters of a-z, 0-9, _ and -"
+    if not (isinstance(kind.permanent, tuple) and all(map(is_exception, kind.permanent))):
+        yield f"permanent is {kind.permanent!r}; give it a tuple of exception classes"
+    if not (kind.upgrade is None or callable(kind.upgrade)):
+        yield f"upgrade is {kind.upgrade!r}; give it a function"
+    yield from faults_of_numbers(kind)
+
+
+def faults_of_numbers(kind: Kind) -> Iterator[str]:
+    """Yield which number is out of its bounds, or does not fit another one."""
+    for name, (low, high) in WHOLE_NUMBERS.items():
+        value = getattr(kind, name)
+        if type(value) is not int or not low <= value <= high:
+            yield f"{name} is {value!r}; give it a whole number from {low} to {high}"
+    given = [name for name in SECONDS_OR_NONE if getattr(kind, name) is not None]
+    bad = [name for name in (*SECONDS, *given) if not is_seconds(getattr(kind, name))]
+    for name in bad:
+        yield f"{name} is {getattr(kind, name)!r}; give it a number of seconds above 0"
+    if bad:
+        return
+    if kind.backoff_cap_s < kind.backoff_base_s:
+        yield f"backoff_cap_s of {kind.backoff_cap_s:g} s is below backoff_base_s of {kind.backoff_base_s:g} s"
+    if len(given) == 2 and kind.soft_time_limit_s >= kind.time_limit_s:
+        yield f"soft_time_limit_s of {kind.soft_time_limit_s:g} s is not below time_limit_s of {kind.time_limit_s:g} s"
+
+
+def is_exception(value) -> bool:
+    """Tell whether a value is a class of exceptions that can be caught as Exception."""
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+def is_seconds(value) -> bool:
+    """Tell whether a value is a duration that some time can pass in."""
+    return type(value) in (int, float) and math.isfinite(value) and value > 0
+
+
 _kinds: dict[str, Kind] = {}
 
 
@@ -79,9 +137,15 @@ def register(kind: Kind) -> None:
     Raises: ValueError when another handler already has the name.
     """
     known = _kinds.get(kind.name)
-    if known and known.handler.__qualname__ != kind.handler.__qualname__:
-        raise ValueError(f"Two handlers are called {kind.name}; a kind names one.")
+    if known and origin(known.handler) != origin(kind.handler):  # the same one again: its module is imported anew
+        both = f"{origin(known.handler)} and {origin(kind.handler)}"
+        raise ValueError(f"Two handlers are called {kind.name}: {both}; a kind names one.")
     _kinds[kind.name] = kind
+
+
+def origin(handler: Callable) -> str:
+    """Return where a handler is written."""
+    return f"{handler.__module__}.{handler.__qualname__}"
 
 
 def find(name: str) -> Kind | None:

@@ -3,7 +3,6 @@
 Source: docs/decisions/0004-serve-is-own-code.md
 """
 
-import contextlib
 import os
 import selectors
 import signal
@@ -16,6 +15,16 @@ TICK_S = 0.2
 QUIT_GRACE_S = 3.0
 LONGEST_LINE_BYTES = 4096  # PIPE_BUF: a pipe takes it whole or not at all
 MOST_LINES = 1000
+CHUNK_BYTES = 65536  # what a pipe holds on Linux
+DRAIN_CHUNKS = 16
+
+
+def read_now(pipe) -> bytes | None:
+    """Return what can be read at once from a pipe that does not block: None when nothing can yet, empty at its end."""
+    try:
+        return os.read(pipe.fileno(), CHUNK_BYTES)
+    except BlockingIOError:
+        return None
 
 
 class Supervisor:
@@ -82,29 +91,29 @@ class Supervisor:
         for key, _ in self.selector.select(TICK_S):
             if key.data is None:
                 self._read_stdin()
-            elif not self._read(key.data):
-                self.selector.unregister(key.fileobj)
+            elif (chunk := read_now(key.fileobj)) is not None:
+                self._print(key.data, chunk)
+                if not chunk:
+                    self.selector.unregister(key.fileobj)
 
-    def _read(self, child: Child) -> bool:
-        """Print the lines that are there; return False at the end of the output."""
-        try:
-            chunk = os.read(child.popen.stdout.fileno(), 65536)
-        except BlockingIOError:
-            return True
+    def _print(self, child: Child, chunk: bytes) -> None:
+        """Print the lines that a piece of output completes; an empty piece is the end of the output."""
         *lines, child.unfinished = (child.unfinished + chunk).split(b"\n")
-        if child.unfinished and (not chunk or len(child.unfinished) > 65536):
+        if child.unfinished and (not chunk or len(child.unfinished) > CHUNK_BYTES):
             lines, child.unfinished = [*lines, child.unfinished], b""
         for line in lines:
             self.say(line.decode(errors="replace").rstrip("\r"), child.name)
-        return bool(chunk)
 
     def _drain(self, child: Child) -> None:
         """Print what an ended child left in its pipe, and forget the pipe."""
         if child.popen.stdout in self.selector.get_map():
-            while self._read(child) and self.selector.select(0):
-                pass
-            with contextlib.suppress(KeyError):
-                self.selector.unregister(child.popen.stdout)
+            self.selector.unregister(child.popen.stdout)
+            # Bounded: a process that left the child's group holds the pipe open, and may write for ever.
+            for _ in range(DRAIN_CHUNKS):
+                if not (chunk := read_now(child.popen.stdout)):
+                    break
+                self._print(child, chunk)
+            self._print(child, b"")
         child.popen.stdout.close()
 
     # -- typed lines ---------------------------------------------------------------------------
@@ -128,6 +137,7 @@ class Supervisor:
             self.is_typing = False
             self.selector.unregister(sys.stdin.fileno())
             lines = [*lines, self.typed]
+        self.typed = self.typed[:LONGEST_LINE_BYTES]  # enough to know that it is too long
         for line in filter(bytes.strip, lines):
             if len(line) >= LONGEST_LINE_BYTES or len(self.lines) >= MOST_LINES:
                 self.say(f"a typed line was not taken: over {LONGEST_LINE_BYTES} bytes, or too many are waiting")
@@ -165,7 +175,7 @@ class Supervisor:
         self.say("stopping at once")
         self.deadline = min(self.deadline, time.monotonic() + QUIT_GRACE_S)
         for child in self._running():
-            child.popen.send_signal(signal.SIGQUIT)  # Celery gives back what it was running
+            child.popen.send_signal(signal.SIGQUIT)  # cold: a worker's child gives its job back, without charge
 
     def _kill_late(self) -> None:
         if self.deadline is None or time.monotonic() < self.deadline:

@@ -1,5 +1,6 @@
 """The first run: a newcomer's `make demo` in a fresh clone with an empty cache, seen through a real browser."""
 
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -11,7 +12,7 @@ from selenium.webdriver.common.by import By
 
 from tests.browser import chromium, keep_screenshot
 from tests.checkout import Checkout
-from tests.kit import wait_until
+from tests.kit import ROOT, wait_until
 
 pytestmark = [pytest.mark.rung("sqlite+filesystem"), pytest.mark.timeout(420)]
 JOB = '#jobs [data-kind="signup.confirmation_email"]'
@@ -166,6 +167,21 @@ def test_too_old_python_is_one_sentence(checkout):
     assert refused.wait() != 0
     assert first_line(refused).startswith("Python 3.9.2 is too old: install 3.11 or newer")
     assert "Traceback" not in refused.output
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "bench", "lint", "lock"])
+def test_target_sets_up_before_it_uses_what_a_fresh_clone_lacks(target):
+    commands = subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+    set_up, use = commands.index("deploy/prepare.py"), commands.index(".venv/bin/")
+    assert set_up < use
+
+
+def test_lint_passes_in_a_fresh_clone_and_says_nothing_more(checkout):
+    linted = checkout.make("lint")
+
+    assert linted.wait(timeout=400) == 0
+    assert linted.output in ("", "Installing requirements-dev.txt into .venv, once; this takes about a minute ...\n")
 
 
 def first_line(process) -> str:

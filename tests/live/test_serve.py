@@ -33,10 +33,16 @@ class Serve:
         os.write(self.keyboard, text.encode())
 
     def wait_until_ready(self) -> "Serve":
-        """Wait until every process has said that it runs."""
-        for text in ("web    | ", "relay started", " ready.", "beat: Starting"):
+        """Wait until every process has said that it runs, and web listens."""
+        for text in ("relay started", " ready.", "beat: Starting"):
             self.process.wait_for_line(text, timeout=60)
+        wait_until(self.is_listening, 30, "web listens")
         return self
+
+    def is_listening(self) -> bool:
+        """Tell whether the site takes connections."""
+        with socket.socket() as probe:
+            return probe.connect_ex((HOST, self.port)) == 0
 
     def children(self) -> dict[str, int]:
         """Return the pids of its direct children by what they are."""
@@ -130,6 +136,19 @@ def test_second_ctrl_c_stops_at_once(serve):
 
     assert serve.process.wait(timeout=10) == 0
     assert "stopping at once" in serve.process.output
+    assert Job.objects.values_list("state", "attempts", "interruptions").get() == (State.WAITING, 0, 1)
+
+
+def test_job_that_does_not_fit_into_the_stop_is_given_back_without_charge(kit):
+    serve = Serve(kit, "--stop-timeout=8").wait_until_ready()
+    serve.type("jobs:test.long_nap\n")
+    wait_until(lambda: Job.objects.filter(kind="test.long_nap", state=State.RUNNING).exists(), 30, "job runs")
+
+    serve.process.terminate()
+
+    assert serve.process.wait(timeout=10) == 0
+    assert "is killed" not in serve.process.output
+    assert Job.objects.values_list("state", "attempts", "interruptions").get() == (State.WAITING, 0, 1)
 
 
 def test_what_does_not_stop_in_time_is_killed_by_name(kit):
@@ -141,6 +160,19 @@ def test_what_does_not_stop_in_time_is_killed_by_name(kit):
 
     assert serve.process.wait(timeout=10) == 0
     assert "worker | did not stop in time and is killed" in serve.process.output
+
+
+def test_start_says_nothing_that_a_newcomer_need_not_see(serve):
+    assert "superuser privileges" not in serve.process.output
+    assert "gunicorn" not in serve.process.output
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "1e9"])
+def test_senseless_stop_timeout_is_refused(kit, seconds):
+    refused = kit.run("serve", [PYTHON, "manage.py", "serve", f"--stop-timeout={seconds}"])
+
+    assert refused.wait() == 1
+    assert "give it 1 to 86400 seconds" in refused.output
 
 
 def test_port_in_use_is_one_sentence(kit):

@@ -15,6 +15,10 @@ from tasks.child import Child
 from tasks.serve import Supervisor
 
 HOST = "127.0.0.1"
+STOP_TIMEOUT_S = 30
+GIVE_BACK_S = 5  # what ending cold takes: the guardian's look, the rows, the processes
+# Celery would tell in nine lines that pickled messages are dangerous to root; settings.py takes JSON only.
+QUIET_AS_ROOT = "ignore:You're running the worker with superuser privileges"
 
 
 class Command(BaseCommand):
@@ -30,10 +34,13 @@ class Command(BaseCommand):
         parser.add_argument("--flower", action="store_true", help="also start Flower; needs FLOWER_BASIC_AUTH")
         parser.add_argument("--flower-port", type=int, default=5555, help="Flower, on 127.0.0.1 (default: 5555)")
         parser.add_argument("--concurrency", type=int, default=2, help="jobs at once in the worker (default: 2)")
-        parser.add_argument("--stop-timeout", type=float, default=30, help="seconds for a warm stop (default: 30)")
+        told = f"seconds for a warm stop (default: {STOP_TIMEOUT_S}); a job that needs longer is given back"
+        parser.add_argument("--stop-timeout", type=float, default=STOP_TIMEOUT_S, help=told)
 
     def handle(self, *args, port, flower, flower_port, concurrency, stop_timeout, **options):
         """Check what would fail later, then supervise until a signal comes."""
+        if not 1 <= stop_timeout <= 86_400:
+            raise CommandError(f"--stop-timeout is {stop_timeout:g}; give it 1 to 86400 seconds.")
         check_port(port, "--port=")
         if flower:
             check_port(flower_port, "--flower-port=")
@@ -41,7 +48,8 @@ class Command(BaseCommand):
                 raise CommandError("Flower would be open to everybody here: set FLOWER_BASIC_AUTH=name:password.")
         check_migrations()
         connections.close_all()
-        children = [web(port), relay(), worker(concurrency), beat(), *([flower_child(flower_port)] if flower else [])]
+        children = [web(port), relay(), worker(concurrency, stop_timeout_s=stop_timeout), beat()]
+        children += [flower_child(flower_port)] if flower else []
         Supervisor([*children, console()], str(settings.BASE_DIR), stop_timeout_s=stop_timeout).run()
 
 
@@ -73,10 +81,11 @@ def check_migrations() -> None:
 
 
 def web(port: int) -> Child:
-    """Return gunicorn: one process, some threads."""
+    """Return gunicorn: one process, some threads; it says only what went wrong."""
     application = ":".join(settings.WSGI_APPLICATION.rsplit(".", 1))
     command = [sys.executable, "-m", "gunicorn", application, f"--bind={HOST}:{port}", "--threads=8"]
-    return Child("web", [*command, "--no-control-socket"])  # it would lie in the home folder, one for all kits
+    command.append("--no-control-socket")  # it would lie in the home folder, one for all kits
+    return Child("web", [*command, "--log-level=warning"])
 
 
 def relay() -> Child:
@@ -84,13 +93,27 @@ def relay() -> Child:
     return Child("relay", [sys.executable, "manage.py", "relay"])
 
 
-def worker(concurrency: int) -> Child:
-    """Return Celery's worker."""
+def worker(concurrency: int, *, stop_timeout_s: float = STOP_TIMEOUT_S) -> Child:
+    """Return Celery's worker; it gives back what it cannot finish before serve would kill it.
+
+    Units: stop_timeout_s is the time from SIGTERM to SIGKILL.
+    """
     command = [*celery("worker"), "--prefetch-multiplier=1", "--without-mingle", "--without-gossip"]
     if not settings.CELERY_BROKER_URL.startswith("filesystem:"):
         # There a warm stop kills recycled children in the middle of their job: the thread that forked them ends.
         command.append("--max-tasks-per-child=200")
-    return Child("worker", [*command, f"--concurrency={concurrency}"])
+    env = {"JOBS_DRAIN_S": str(drain_s(stop_timeout_s)), "PYTHONWARNINGS": warning_filters(QUIET_AS_ROOT)}
+    return Child("worker", [*command, f"--concurrency={concurrency}"], env=env)
+
+
+def drain_s(stop_timeout_s: float) -> int:
+    """Return how long a stopping worker waits for its jobs; a shorter bound of the site's own stays. Units: seconds."""
+    return min(settings.JOBS_DRAIN_S, max(1, int(stop_timeout_s - GIVE_BACK_S)))
+
+
+def warning_filters(more: str) -> str:
+    """Return Python's warning filters as the environment has them, and one more before those: the last one wins."""
+    return ",".join(filter(None, [more, os.environ.get("PYTHONWARNINGS")]))
 
 
 def beat() -> Child:
