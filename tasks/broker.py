@@ -9,6 +9,7 @@ from kombu.exceptions import OperationalError
 from tasks.backoff import outage_delays_s
 from tasks.models import Job
 from tasks.registry import broker_queue
+from tasks.scrub import scrub
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +17,7 @@ MAX_DELAY_S = 10.0
 
 
 class Broker:
-    """One connection to the broker. While it is away, tries are rare, and one line a outage is logged."""
+    """One connection to the broker. While it is away, tries are rare, and one line an outage is logged."""
 
     def __init__(self):
         self._connection = None
@@ -37,9 +38,10 @@ class Broker:
             self._connection = current_app.connection_for_write()
             self._connection.ensure_connection(max_retries=1, interval_start=0)
             self._producer = current_app.amqp.Producer(self._connection)
-            self.depth("default")  # a transport may only connect when it is used
         except self._errors() as error:
             self._lose(error)
+            return False
+        if self.depth("default") is None:  # a transport may only connect when it is used
             return False
         if self._delays is not None:
             log.info("the broker is back")
@@ -51,6 +53,8 @@ class Broker:
 
         Shape: the message is [job id, the run it would be], nothing else; the task id is `<job>.<run>`.
         """
+        if self._producer is None:
+            return False
         run = job.run + 1
         try:
             current_app.send_task(
@@ -74,8 +78,7 @@ class Broker:
         if self._producer is None:
             return None
         try:
-            is_amqp = self._connection.transport.driver_type == "amqp"
-            declared = self._producer.channel.queue_declare(queue=broker_queue(queue), passive=is_amqp)
+            declared = current_app.amqp.queues[broker_queue(queue)](self._producer.channel).queue_declare()
         except self._errors() as error:
             self._lose(error)
             return None
@@ -100,7 +103,8 @@ class Broker:
     def _lose(self, error: Exception) -> None:
         if self._delays is None:
             self._delays = outage_delays_s(cap_s=MAX_DELAY_S)
-            log.warning("the broker is away (%s); jobs wait in the table, trying again", type(error).__name__)
+            reason = scrub(f"{type(error).__name__}: {error}".partition("\n")[0], limit=300, is_start_kept=True)
+            log.warning("the broker is away (%s); jobs wait in the table, trying again", reason)
         self._next_try = monotonic() + next(self._delays)
         try:
             self.close()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from django.db import connection, transaction
 from django.utils import timezone
@@ -37,15 +37,15 @@ def draft(
     known = registry.get(kind)
     named = known.named(args, arguments)
     for name, value in (("run_at", run_at), ("keep_until", keep_until)):
-        if value is not None and timezone.is_naive(value):
-            raise EnqueueError(f"{kind}: {name} {value} has no time zone; give an aware datetime.")
-    if unique_key is not None and not 0 < len(unique_key) <= 200:
-        raise EnqueueError(f"{kind}: unique_key must have 1 to 200 characters, not {len(unique_key)}.")
+        if value is not None and (fault := _fault_of_time(value)):
+            raise EnqueueError(f"{kind}: {name} {fault}.")
+    if unique_key is not None and (fault := _fault_of_key(unique_key)):
+        raise EnqueueError(f"{kind}: unique_key {fault}.")
     if unique_scope not in Scope.values:
         raise EnqueueError(f"{kind}: unique_scope must be one of {', '.join(Scope.values)}, not {unique_scope!r}.")
     priority = known.priority if priority is None else priority
-    if priority not in range(10):
-        raise EnqueueError(f"{kind}: priority must be 0 to 9 (9 is the most urgent), not {priority!r}.")
+    if type(priority) is not int or priority not in range(10):
+        raise EnqueueError(f"{kind}: priority must be a number from 0 to 9 (9 is the most urgent), not {priority!r}.")
     return Job(
         kind=kind,
         queue=known.queue,
@@ -60,6 +60,30 @@ def draft(
     )
 
 
+def _fault_of_time(value: object) -> str | None:
+    """Return what keeps a value from being a time in the table, None when it can be one."""
+    if not isinstance(value, datetime):
+        return f"must be an aware datetime, not {type(value).__name__}"
+    if timezone.is_naive(value):
+        return f"{value} has no time zone; give an aware datetime"
+    try:
+        value.astimezone(UTC)
+    except OverflowError:
+        return f"{value} is outside the years 1 to 9999 in UTC; give a nearer time"
+    return None
+
+
+def _fault_of_key(value: object) -> str | None:
+    """Return what keeps a value from being a unique key, None when it can be one."""
+    if not isinstance(value, str):
+        return f"must be a string, not {type(value).__name__}; write it as text, e.g. 'welcome:42'"
+    if not 0 < len(value) <= 200:
+        return f"must have 1 to 200 characters, not {len(value)}"
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        return "holds a NUL character or half of a character, which PostgreSQL does not store"
+    return None
+
+
 def checked_json(kind: str, arguments: dict) -> dict:
     """Return the arguments as JSON gives them back.
 
@@ -68,16 +92,31 @@ def checked_json(kind: str, arguments: dict) -> dict:
     try:
         text = json.dumps(arguments, allow_nan=False, ensure_ascii=False)
         size_bytes = len(text.encode())
+        plain = json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArguments(f"{kind}: the arguments are not JSON: {error}. Pass ids and plain values.") from None
-    if "\\u0000" in text:
+    if _has_nul(plain):
         raise InvalidArguments(f"{kind}: the arguments hold a NUL character, which PostgreSQL does not store.")
     if size_bytes > MAX_ARGUMENTS_BYTES:
         raise InvalidArguments(
             f"{kind}: the arguments take {size_bytes} bytes of JSON; {MAX_ARGUMENTS_BYTES} is the limit. "
             "Store the data and pass its id."
         )
-    return json.loads(text)
+    return plain
+
+
+def _has_nul(value: object) -> bool:
+    """Tell whether any string in a JSON value, names included, holds a NUL character."""
+    pending = [value]  # no recursion: JSON may be deeper than Python's stack
+    while pending:
+        found = pending.pop()
+        if isinstance(found, dict):
+            pending += [*found, *found.values()]
+        elif isinstance(found, list):
+            pending += found
+        elif isinstance(found, str) and "\0" in found:
+            return True
+    return False
 
 
 def enqueue(kind: str, /, *args, **arguments_and_options) -> Job:
@@ -95,6 +134,8 @@ def enqueue_many(drafts: Iterable[Job]) -> list[Job]:
 
     Transition: -> waiting.
     Shape: where a unique_key is taken, the job that has it stands in the list; `is_new` tells them apart.
+    Locks: each unique key until the transaction ends; those of one call in one order, so that two callers cannot
+    deadlock. Several calls in one transaction should come in one order everywhere, e.g. sorted by their keys.
     """
     drafts = list(drafts)
     if not drafts:
@@ -103,12 +144,21 @@ def enqueue_many(drafts: Iterable[Job]) -> list[Job]:
     for job in drafts:
         job.enqueued_at = now
         job.run_at = job.run_at or now
+    ordered = sorted(drafts, key=_lock_order)
     with transaction.atomic():
-        for start in range(0, len(drafts), BATCH):
-            _insert(drafts[start : start + BATCH])
-        jobs = [job if job.is_new else _existing(job) for job in drafts]
+        for start in range(0, len(ordered), BATCH):
+            _insert(ordered[start : start + BATCH])
+        told = {id(job): job if job.is_new else _existing(job) for job in ordered}
         _wake_relay({job.queue for job in drafts if job.is_new and job.run_at <= now})
-    return jobs
+    return [told[id(job)] for job in drafts]
+
+
+def _lock_order(job: Job) -> tuple:
+    """Return where a draft stands in the insert: those without a key first as given, the others by kind and key.
+
+    An insert waits for another transaction's insert of the same key, so all must take keys in one order.
+    """
+    return (False,) if job.unique_key is None else (True, job.kind, job.unique_key)
 
 
 _COLUMNS = [field for field in Job._meta.local_concrete_fields if not field.primary_key]

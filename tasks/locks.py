@@ -8,10 +8,13 @@ import fcntl
 import hashlib
 import os
 from pathlib import Path
+from time import monotonic, sleep
 
 from django.db import connection
 
 RELAY = "relay"  # held by every relay together
+LOOK_PASSES_S = 0.25
+TRY_AGAIN_S = 0.002
 
 
 class PostgresLock:
@@ -40,17 +43,24 @@ class PostgresLock:
 
 
 class FileLock:
-    """A lock on a file. Locks: the file, shared or exclusive, not waiting."""
+    """A lock on a file. Locks: the file, shared or exclusive, for as long as it is open.
+
+    Units: tries for a quarter of a second, since whoever looks has the file for a moment.
+    """
 
     def __init__(self, name: str, *, is_shared: bool):
-        path = _path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._file, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            self.is_held = True
-        except BlockingIOError:
-            self.is_held = False
+        self._path, self._mode = _path(name), fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        deadline = monotonic() + LOOK_PASSES_S
+        while not (is_held := self._try()) and monotonic() < deadline:
+            self.release()
+            sleep(TRY_AGAIN_S)
+        self.is_held = is_held
+
+    def _try(self) -> bool:
+        """Open the file and lock it, unless somebody has it, or has removed it in between."""
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return _flock(self._file, self._mode) and os.fstat(self._file).st_nlink > 0
 
     def is_ours(self) -> bool:
         """Tell whether the file is still locked: as long as it is open."""
@@ -108,12 +118,22 @@ def forget(name: str) -> None:
 
 
 def _is_free(name: str) -> bool:
-    if not _path(name).exists():
+    try:
+        file = os.open(_path(name), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
         return True
-    looked = try_hold(name)
-    if looked:
-        looked.release()
-    return looked is not None
+    try:
+        return _flock(file, fcntl.LOCK_EX)
+    finally:
+        os.close(file)
+
+
+def _flock(file: int, mode: int) -> bool:
+    try:
+        fcntl.flock(file, mode | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
 
 
 def _key(name: str) -> int:

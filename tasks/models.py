@@ -116,3 +116,32 @@ class Job(models.Model):
     def is_new(self) -> bool:
         """Tell whether this object was written by the enqueue call that returned it."""
         return getattr(self, "_is_new", False)
+
+
+class ScheduleState(models.Model):
+    """What beat knows of one schedule beside its row: how far it has come, and what is wrong with it."""
+
+    schedule = models.OneToOneField(
+        "django_celery_beat.PeriodicTask",
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="beat_state",
+        help_text="The schedule, as edited in admin.",
+    )
+    fingerprint = models.CharField(max_length=64, help_text="Of what decides when it fires; changed by an edit.")
+    anchor = models.DateTimeField(help_text="The last slot handled; the next one comes after it.")
+    error = models.TextField(blank=True, default="", help_text="Why it cannot fire; empty while it can.")
+
+    def __str__(self):
+        return f"{self.schedule_id} after {self.anchor:%Y-%m-%d %H:%M:%S %Z}"
+
+
+class BeatHeartbeat(models.Model):
+    """A beat's sign of life, for people; the lock decides who fires."""
+
+    who = models.CharField(max_length=120, primary_key=True, help_text="host:pid")
+    is_firing = models.BooleanField(help_text="It holds the lock; otherwise it stands by.")
+    seen_at = models.DateTimeField(help_text="The last step it got through.")
+
+    def __str__(self):
+        return f"{self.who} {'firing' if self.is_firing else 'standing by'}"

@@ -24,4 +24,5 @@ def prune_batch(limit: int, now: datetime) -> int:
         | Q(state__in=[State.DEAD, State.DISCARDED], finished_at__lt=dead)
     ).filter(Q(keep_until__isnull=True) | Q(keep_until__lt=now))
     ids = list(old.values_list("id", flat=True)[:limit])
-    return Job.objects.filter(id__in=ids).delete()[0] if ids else 0
+    # The whole condition again: a person may have retried one meanwhile.
+    return old.filter(id__in=ids).delete()[0] if ids else 0

@@ -11,6 +11,7 @@ from time import monotonic
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection, transaction
+from django.db.backends.signals import connection_created
 from django.db.models import Q
 
 from tasks import locks
@@ -19,6 +20,7 @@ from tasks.broker import Broker
 from tasks.clock import database_now
 from tasks.enqueue import CHANNEL
 from tasks.models import Job, Queue
+from tasks.relay_limits import STEP_S, STOP_S, Cut, complaint, limit_session
 from tasks.rescue import Rescue
 from tasks.states import FINISHED, State
 
@@ -39,15 +41,17 @@ class Pace(Enum):
     IDLE = 2  # nothing due
 
 
-def relay_batch(queue: str, now: datetime) -> list[Job]:
+def relay_batch(queue: str, now: datetime, *, depth: int | None = None) -> list[Job]:
     """Mark due waiting jobs as relayed, as many as HIGH_WATER leaves room for, and return them to be published.
 
     Transition: waiting -> relayed.
+    Units: depth counts messages in the broker, those of cancelled jobs and duplicates too; None when it is unknown.
     Locks: the queue's row, so that two relays keep one bound; the jobs, SKIP LOCKED; all released before publishing.
     """
     with transaction.atomic():
         Queue.objects.select_for_update().get(name=queue)
-        room = settings.JOBS_HIGH_WATER - Job.objects.filter(queue=queue, state=State.RELAYED).count()
+        relayed = Job.objects.filter(queue=queue, state=State.RELAYED).count()
+        room = settings.JOBS_HIGH_WATER - max(relayed, depth or 0)
         if room <= 0:
             return []
         due = Job.objects.due(now).filter(queue=queue).select_for_update(skip_locked=True)
@@ -63,7 +67,7 @@ def publish_batch(broker: Broker, jobs: list[Job], relayed_at: datetime) -> int:
     """
     for sent, job in enumerate(jobs):
         if not broker.publish(job):
-            Job.objects.unrelay([unsent.id for unsent in jobs[sent:]], relayed_at)
+            Job.objects.unrelay([unsent.id for unsent in jobs[sent:]], relayed_at, was_sent=False)
             return sent
     return len(jobs)
 
@@ -105,6 +109,7 @@ class Relay:
     """The relay's process: one step after another until SIGTERM.
 
     Locks: `relay`, shared. Connections: two to the database (work; lock and LISTEN), one to the broker.
+    Units: a stop takes at most 8 s more than the broker's own timeouts, whatever the database does.
     """
 
     def __init__(self):
@@ -113,24 +118,31 @@ class Relay:
         self._lock = None
         self._next_look = 0.0
         self._outage = None
+        self._complaints: set[str] = set()  # each is logged once an outage
         self._is_stopping = False
+        self._cut = Cut(self._sessions)
+        connection_created.connect(limit_session, dispatch_uid="relay")
+        connection.close()  # a session from before this line has no limits
         self._wake, wake_end = _pipe()
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
 
     def run(self) -> None:
-        """Relay until told to stop. Raises: nothing for a database or broker that is away."""
+        """Relay until told to stop. Raises: nothing for a broker that is away, nor for any error of the database."""
         log.info("relay started")
         while not self._is_stopping:
             try:
+                self._cut.set(STEP_S)
                 pace = self.step()
+                self._cut.set(0)
                 if self._outage:
                     log.info("the database is back")
                 self._outage = None
+                self._complaints.clear()
                 self._wait(pace)
             except DatabaseError as error:
-                self._database_away(error)
+                self._database_failed(error)
         self._let_go()
         log.info("relay stopped")
 
@@ -144,11 +156,15 @@ class Relay:
             for queue in queues:
                 return_lost(queue, self.broker, now)
             self.rescue.step(now)
-        due = [queue for queue in queues if Job.objects.due(now).filter(queue=queue).exists()]
-        if not due or not self.broker.is_up():
+        paces = [self._relay(queue, now) for queue in queues if Job.objects.due(now).filter(queue=queue).exists()]
+        return min(paces, key=lambda pace: pace.value, default=Pace.IDLE)
+
+    def _relay(self, queue: str, now: datetime) -> Pace:
+        """Hand over what is due in a queue. The depth is asked for before the transaction."""
+        if not self.broker.is_up():
             return Pace.IDLE
-        sent = sum(publish_batch(self.broker, relay_batch(queue, now), now) for queue in due)
-        return Pace.SENT if sent else Pace.FULL
+        jobs = relay_batch(queue, now, depth=self.broker.depth(queue))
+        return Pace.SENT if publish_batch(self.broker, jobs, now) else Pace.FULL
 
     def _hold_lock(self) -> None:
         if self._lock is not None:
@@ -164,21 +180,35 @@ class Relay:
         if pace is Pace.SENT:
             return
         is_listening = self._lock is not None and connection.vendor == "postgresql"
-        watched = [self._wake] + ([self._lock.session.connection] if is_listening else [])
         idle_s = settings.JOBS_POLL_S if is_listening else POLL_WITHOUT_NOTIFY_S
-        select.select(watched, [], [], FULL_WAIT_S if pace is Pace.FULL else idle_s)
-        if is_listening:
-            with self._lock.session.wrap_database_errors:
-                for _ in self._lock.session.connection.notifies(timeout=0):
-                    continue
+        wait_s = FULL_WAIT_S if pace is Pace.FULL else idle_s
+        if not is_listening:
+            return self._pause(wait_s)
+        with self._lock.session.wrap_database_errors:
+            self._pause(wait_s, self._lock.session.connection)
+            for _ in self._lock.session.connection.notifies(timeout=0):
+                continue
 
-    def _database_away(self, error: Exception) -> None:
-        if self._outage is None:
-            self._outage = outage_delays_s()
-            log.warning("the database is away (%s); trying again", type(error).__name__)
+    def _pause(self, seconds: float, *watched) -> None:
+        """Wait so long, or until a signal or one of the watched has something."""
+        ready, _, _ = select.select([self._wake, *watched], [], [], seconds)
+        if self._wake in ready:
+            os.read(self._wake, 1_024)
+
+    def _database_failed(self, error: DatabaseError) -> None:
+        what, reason = complaint(error)
+        if what not in self._complaints:
+            self._complaints.add(what)
+            log.warning("%s (%s); trying again", what, reason)
+        self._outage = self._outage or outage_delays_s()
         connection.close()
         self._let_go()
-        select.select([self._wake], [], [], next(self._outage))
+        self._pause(next(self._outage))
+
+    def _sessions(self) -> list:
+        """Return the sessions that a step may wait for."""
+        lock_session = getattr(self._lock, "session", None)
+        return [connection, *([lock_session] if lock_session is not None else [])]
 
     def _let_go(self) -> None:
         lock, self._lock = self._lock, None
@@ -187,6 +217,7 @@ class Relay:
 
     def _stop(self, *_) -> None:
         self._is_stopping = True
+        self._cut.set(STOP_S)
 
 
 def _pipe() -> tuple[int, int]:

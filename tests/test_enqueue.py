@@ -1,7 +1,8 @@
 """enqueue: what is written in the caller's transaction, what is refused, and what a unique key does."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 from django.db import connection, transaction
@@ -9,9 +10,13 @@ from django.db import connection, transaction
 from tasks.api import EnqueueError, InvalidArguments, UnknownKind, draft, enqueue, enqueue_many
 from tasks.models import Job
 from tasks.states import State
+from tests.kit import wait_until
 from tests.testjobs.tasks import echo, sleep
 
 pytestmark = pytest.mark.django_db
+
+WEST = timezone(-timedelta(hours=5))
+DEEP = json.loads("[" * 900 + r'"\u0000"' + "]" * 900)
 
 
 def test_job_is_written_as_asked():
@@ -46,10 +51,23 @@ def test_rolled_back_transaction_leaves_no_job():
         ("test.echo", {"value": float("nan")}, InvalidArguments, "not JSON"),
         ("test.echo", {"value": "\ud800"}, InvalidArguments, "not JSON"),
         ("test.echo", {"value": "a\0b"}, InvalidArguments, "NUL"),
+        ("test.echo", {"value": [{"a\0b": 1}]}, InvalidArguments, "NUL"),
+        ("test.echo", {"value": [[{"a": ["\0"]}]]}, InvalidArguments, "NUL"),
+        ("test.echo", {"value": DEEP}, InvalidArguments, "NUL"),
         ("test.echo", {"value": "x" * 65_536}, InvalidArguments, "65536 is the limit"),
         ("test.echo", {"value": 1, "run_at": datetime(2030, 1, 1)}, EnqueueError, "no time zone"),
         ("test.echo", {"value": 1, "keep_until": datetime(2030, 1, 1)}, EnqueueError, "no time zone"),
+        ("test.echo", {"value": 1, "run_at": "tomorrow"}, EnqueueError, "run_at must be an aware datetime, not str"),
+        ("test.echo", {"value": 1, "run_at": date(2030, 1, 1)}, EnqueueError, "an aware datetime, not date"),
+        ("test.echo", {"value": 1, "keep_until": 7}, EnqueueError, "keep_until must be an aware datetime, not int"),
+        ("test.echo", {"value": 1, "run_at": datetime.max.replace(tzinfo=WEST)}, EnqueueError, "outside the years"),
         ("test.echo", {"value": 1, "priority": 10}, EnqueueError, "0 to 9"),
+        ("test.echo", {"value": 1, "priority": "5"}, EnqueueError, "0 to 9 .*, not '5'"),
+        ("test.echo", {"value": 1, "priority": True}, EnqueueError, "0 to 9 .*, not True"),
+        ("test.echo", {"value": 1, "priority": 5.0}, EnqueueError, "0 to 9 .*, not 5.0"),
+        ("test.echo", {"value": 1, "unique_key": 42}, EnqueueError, "unique_key must be a string, not int"),
+        ("test.echo", {"value": 1, "unique_key": "a\0b"}, EnqueueError, "unique_key holds a NUL"),
+        ("test.echo", {"value": 1, "unique_key": "a\ud800"}, EnqueueError, "unique_key holds a NUL"),
         ("test.echo", {"value": 1, "unique_key": ""}, EnqueueError, "1 to 200"),
         ("test.echo", {"value": 1, "unique_key": "k" * 201}, EnqueueError, "1 to 200"),
         ("test.echo", {"value": 1, "unique_scope": "month"}, EnqueueError, "row, live"),
@@ -61,6 +79,13 @@ def test_nonsense_is_refused_in_words_and_nothing_written(kind, arguments, error
         enqueue(kind, **arguments)
 
     assert not Job.objects.exists()
+
+
+def test_text_that_only_looks_like_a_nul_is_stored():
+    """A backslash and some letters are a text like any other."""
+    job = enqueue("test.echo", value="\\u0000")
+
+    assert Job.objects.get(id=job.id).arguments == {"value": "\\u0000"}
 
 
 def test_one_bad_job_of_many_writes_none():
@@ -150,6 +175,50 @@ def test_twenty_at_once_with_one_key_make_one_job():
     assert Job.objects.count() == 1
     assert len({job_id for job_id, _ in told}) == 1
     assert sum(is_new for _, is_new in told) == 1
+
+
+def test_keys_in_any_order_come_back_in_the_given_order():
+    """Whatever order they are written in."""
+    keys = ["c", None, "a", "taken", None, "b", "a"]
+    taken = enqueue("test.echo", value="old", unique_key="taken")
+
+    jobs = enqueue_many(draft("test.echo", value=n, unique_key=key) for n, key in enumerate(keys))
+
+    assert [job.unique_key for job in jobs] == keys
+    assert [job.is_new for job in jobs] == [True, True, True, False, True, True, False]
+    assert (jobs[3].id, jobs[6].id) == (taken.id, jobs[2].id)
+    assert [Job.objects.get(id=job.id).arguments["value"] for job in jobs] == [0, 1, 2, "old", 4, 5, 2]
+
+
+@pytest.mark.rung("postgresql+filesystem", "postgresql+redis")
+@pytest.mark.django_db(transaction=True)
+def test_two_callers_with_keys_in_different_order_do_not_deadlock():
+    """A third one holds a key in the middle, so that both are caught half way."""
+
+    def write(keys: str) -> int:
+        try:
+            return sum(job.is_new for job in enqueue_many(draft("test.echo", value=1, unique_key=key) for key in keys))
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        with transaction.atomic():
+            enqueue("test.echo", value=1, unique_key="m")
+            callers = [pool.submit(write, keys) for keys in ("amz", "zma")]
+            wait_until(lambda: sessions_that_wait() == 2)
+        written = [caller.result(timeout=30) for caller in callers]
+
+    assert sum(written) == 2
+    assert Job.objects.count() == 3
+
+
+def sessions_that_wait() -> int:
+    """Return how many sessions of this database wait for another one."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return cursor.fetchone()[0]
 
 
 @pytest.mark.parametrize(

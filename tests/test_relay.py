@@ -7,33 +7,30 @@ import pytest
 from django.db import connection
 
 from tasks.api import draft, enqueue, enqueue_many
+from tasks.broker import Broker
 from tasks.clock import database_now
 from tasks.models import Job, Queue
 from tasks.relay import publish_batch, relay_batch, return_lost
 from tasks.states import State
+from tasks.transitions import RELAYS_COUNTED
+from tests.kit import Kit
 
 pytestmark = pytest.mark.django_db
 
 GRACE_S = 15
 
 
-class BrokerStub:
-    """The far edge: a broker whose depth and willingness are given."""
+class FullBroker(Broker):
+    """The far edge: a real broker that takes so many messages and no more, which none can be told to do."""
 
-    def __init__(self, *, depth: int | None = 0, takes: int = 1_000_000):
-        self._depth, self._takes = depth, takes
-        self.sent: list[tuple[int, int]] = []
-
-    def depth(self, queue: str) -> int | None:
-        """Return the given depth."""
-        return self._depth
+    def __init__(self, *, takes: int):
+        super().__init__()
+        self._takes = takes
 
     def publish(self, job: Job) -> bool:
         """Take as many as given."""
-        if len(self.sent) >= self._takes:
-            return False
-        self.sent.append((job.id, job.run + 1))
-        return True
+        self._takes -= 1
+        return self._takes >= 0 and super().publish(job)
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +39,22 @@ def queue(settings):
     settings.JOBS_HIGH_WATER = 5
     settings.JOBS_LOST_GRACE_S = GRACE_S
     return Queue.objects.get_or_create(name="default")[0]
+
+
+@pytest.fixture
+def broker(tmp_path):
+    """Give a connection to this rung's broker, emptied."""
+    Kit(tmp_path)
+    made = Broker()
+    assert made.is_up()
+    yield made
+    made.close()
+
+
+def fill(broker: Broker, count: int) -> None:
+    """Put messages into the queue that no job waits for."""
+    for number in range(count):
+        assert broker.publish(Job(id=10**9 + number, kind="test.echo", queue="default"))
 
 
 def relayed(seconds_ago: float, *, now=None, **fields) -> Job:
@@ -111,27 +124,63 @@ def test_many_relays_keep_one_bound_and_share_no_job():
     assert Job.objects.filter(state=State.RELAYED).count() == 5
 
 
-def test_message_carries_the_job_and_its_run_only():
-    """The run in the message is the one the execution will have."""
-    job = enqueue("test.echo", value="personal")
-    broker, now = BrokerStub(), database_now()
+def test_messages_that_nobody_takes_are_bounded_too(broker):
+    """Cancelled again and again without a worker: their messages stay in the broker, and count."""
+    for _ in range(4):
+        enqueue_many(draft("test.echo", value=1) for _ in range(5))
+        now = database_now()
+        publish_batch(broker, relay_batch("default", now, depth=broker.depth("default")), now)
+        Job.objects.filter(state=State.RELAYED).update(state=State.CANCELLED, finished_at=now)
 
-    publish_batch(broker, relay_batch("default", now), now)
+    assert broker.depth("default") == 5
 
-    assert broker.sent == [(job.id, 1)]
+
+@pytest.mark.parametrize(("depth", "handed"), [(None, 4), (0, 4), (1, 4), (3, 2), (5, 0), (9, 0)])
+def test_room_is_what_the_larger_of_both_counts_leaves(depth, handed):
+    """An unknown depth does not count: the table's bound holds alone."""
+    relayed(1)
+    enqueue_many(draft("test.echo", value=1) for _ in range(9))
+
+    batch = relay_batch("default", database_now(), depth=depth)
+
+    assert len(batch) == handed
 
 
 def test_what_the_broker_did_not_take_waits_again():
-    """A failed publish costs no job its turn."""
+    """A failed publish costs no job its turn, and does not count as relayed."""
     jobs = enqueue_many(draft("test.echo", value=1) for _ in range(4))
-    broker, now = BrokerStub(takes=1), database_now()
+    broker, now = FullBroker(takes=1), database_now()
+    assert broker.is_up()
 
     sent = publish_batch(broker, relay_batch("default", now), now)
 
-    states = list(Job.objects.order_by("id").values_list("state", flat=True))
+    rows = list(Job.objects.order_by("id").values_list("state", "relays"))
     assert sent == 1
-    assert states == [State.RELAYED] + [State.WAITING] * 3
+    assert rows == [(State.RELAYED, 1)] + [(State.WAITING, 0)] * 3
     assert [job.id for job in relay_batch("default", database_now())] == [job.id for job in jobs[1:]]
+
+
+def test_broker_that_is_away_for_long_does_not_lengthen_the_grace():
+    """However often it refuses; and what it lost counts, up to a bound."""
+    away, job = Broker(), enqueue("test.echo", value=1)
+
+    for _ in range(20):
+        now = database_now()
+        publish_batch(away, relay_batch("default", now), now)
+
+    job.refresh_from_db()
+    assert (job.state, job.relays) == (State.WAITING, 0)
+
+
+def test_job_that_is_lost_again_and_again_does_not_overflow():
+    """Its count ends far above what the grace can double."""
+    job, now = enqueue("test.echo", value=1), database_now()
+    Job.objects.filter(id=job.id).update(relays=32_767)
+
+    Job.objects.relay([job.id], now)
+    Job.objects.unrelay([job.id], now)
+
+    assert Job.objects.get(id=job.id).relays == RELAYS_COUNTED
 
 
 @pytest.mark.parametrize(
@@ -146,11 +195,12 @@ def test_what_the_broker_did_not_take_waits_again():
         (4 * GRACE_S - 1, 3, 0, False),
     ],
 )
-def test_lost_message_is_found_by_an_empty_queue(seconds_ago, relays, depth, is_returned):
+def test_lost_message_is_found_by_an_empty_queue(broker, seconds_ago, relays, depth, is_returned):
     """Only an empty queue and a passed grace prove the loss."""
     job = relayed(seconds_ago, relays=relays)
+    fill(broker, depth or 0)
 
-    returned = return_lost("default", BrokerStub(depth=depth), database_now())
+    returned = return_lost("default", Broker() if depth is None else broker, database_now())
 
     job.refresh_from_db()
     assert returned == int(is_returned)
@@ -168,15 +218,16 @@ def test_lost_message_is_found_by_an_empty_queue(seconds_ago, relays, depth, is_
         ({"relayed_at": None}, False),  # taken straight from the table, so it overtook no message
     ],
 )
-def test_overtaken_message_is_lost_also_while_others_lie_there(other, is_returned):
+def test_overtaken_message_is_lost_also_while_others_lie_there(broker, other, is_returned):
     """A queue is first in, first out: a later one that has started proves the loss."""
     now = database_now()
     job = relayed(20, now=now)
     if other.pop("finished", False):
         other["finished_at"] = now
     started(other.pop("seconds_ago", 10), now, **other)
+    fill(broker, 3)
 
-    return_lost("default", BrokerStub(depth=3), now)
+    return_lost("default", broker, now)
 
     job.refresh_from_db()
     assert job.state == (State.WAITING if is_returned else State.RELAYED)

@@ -1,5 +1,8 @@
 """A lock is held as long as its process lives, and not a moment longer."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from django.db import connection
 
@@ -46,6 +49,48 @@ def test_second_process_does_not_get_an_exclusive_lock(kit):
 
     assert said == "not held"
     assert locks.try_hold("here") is None
+
+
+def test_looks_do_not_make_an_owner_fail(kit):
+    """Somebody looks all the time, and each try succeeds nevertheless."""
+    is_done = threading.Event()
+
+    def look_all_the_time() -> int:
+        looks = 0
+        try:
+            while not is_done.is_set():
+                locks.held({"here"})
+                looks += 1
+            return looks
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        looks = pool.submit(look_all_the_time)
+        taken = []
+        for _ in range(100):
+            taken.append(locks.try_hold("here"))
+            if taken[-1]:
+                taken[-1].release()
+        is_done.set()
+
+    assert looks.result() > 0
+    assert all(taken)
+
+
+def test_what_a_dead_owner_leaves_is_not_held(kit):
+    """Neither does a look bring back what was forgotten, nor does it keep a new owner out."""
+    process, _ = hold(kit)
+    process.kill()
+    wait_until(lambda: locks.held({"here", "never"}) == set(), 5, "the lock is free")
+
+    locks.forget("here")
+
+    assert locks.held({"here"}) == set()
+    assert connection.vendor == "postgresql" or not locks._path("here").exists()
+    again = locks.try_hold("here")
+    assert again and locks.held({"here", "never"}) == {"here"}
+    again.release()
 
 
 def test_shared_lock_is_held_until_the_last_holder_ends(kit):

@@ -1,13 +1,20 @@
 """One job through real processes: enqueue, relay, broker, worker, and the ways it can end."""
 
+import os
 import signal
+from contextlib import contextmanager
+from functools import partial
 
 import pytest
-from django.db import connection
+from celery import current_app
+from django.conf import settings
+from django.db import connection, transaction
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from tasks.api import draft, enqueue, enqueue_many
-from tasks.models import Job
+from tasks.clock import database_now
+from tasks.models import Job, Queue
+from tasks.registry import broker_queue
 from tasks.states import State
 from tests.kit import Kit, wait_until
 from tests.testjobs.models import Effect
@@ -25,6 +32,55 @@ def wait_for(job: Job, wanted: str, timeout: float = 30) -> Job:
     """Return the job once it has the wanted state."""
     wait_until(lambda: state(job) == wanted, timeout, f"job {job.id} is {wanted}, it is {state(job)}")
     return Job.objects.get(id=job.id)
+
+
+def messages() -> list[list[int]]:
+    """Take all messages out of the broker and return what they carry: [job id, run] each."""
+    with current_app.connection_for_read() as reader:
+        queues = [current_app.amqp.queues[broker_queue(name)](reader.default_channel) for name in settings.JOBS_QUEUES]
+        found = [message for queue in queues for message in iter(partial(queue.get, no_ack=True), None)]
+        return [message.decode()[0] for message in found]
+
+
+def in_mail_queue() -> Job:
+    """Enqueue a job on the other queue."""
+    with transaction.atomic():
+        job = enqueue("test.noop")
+        Job.objects.filter(id=job.id).update(queue="mail")
+    return job
+
+
+def backends() -> list[int]:
+    """Return the pids of the other sessions of this database."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        return [pid for (pid,) in cursor.fetchall()]
+
+
+def waiting_for_locks() -> int:
+    """Return how many sessions of this database wait for another one."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return cursor.fetchone()[0]
+
+
+@contextmanager
+def frozen(kit, pids: list[int]):
+    """Freeze PostgreSQL with the sessions that it has."""
+    connection.close()
+    kit.postgresql.pause()
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        kit.postgresql.resume()
 
 
 def test_enqueued_jobs_run_in_a_worker(kit):
@@ -110,6 +166,25 @@ def test_relay_stops_between_steps(kit, signal_number):
 
     assert relay.wait(10) == 0
     assert "relay stopped" in relay.output
+    relayed = Job.objects.filter(state=State.RELAYED).values_list("id", "run")
+    assert sorted(messages()) == sorted([job_id, run + 1] for job_id, run in relayed)
+
+
+def test_messages_of_cancelled_jobs_are_bounded_too(kit):
+    """Without a worker nobody takes them out of the broker, however often jobs are relayed and cancelled."""
+    kit.extra_env = {"JOBS_HIGH_WATER": "5"}
+    relay = kit.start("relay")
+
+    enqueue_many(draft("test.noop") for _ in range(20))
+
+    wait_until(lambda: Job.objects.filter(state=State.RELAYED).count() == 5)
+    for _ in range(3):
+        relayed = Job.objects.filter(state=State.RELAYED).values_list("id", flat=True)
+        Job.objects.cancel(list(relayed), "user 1", database_now())
+        wait_for(in_mail_queue(), State.RELAYED)  # so the relay has looked at the other queue again
+    relay.stop()
+
+    assert len(messages()) == 5 + 3
 
 
 def test_lost_messages_are_sent_again(kit):
@@ -148,7 +223,9 @@ def test_relay_outlives_the_broker(kit):
     wait_for(enqueue("test.echo", value="before"), State.SUCCEEDED)
 
     kit.redis.stop()
-    jobs = enqueue_many(draft("test.echo", value=number) for number in range(20))
+    with transaction.atomic():
+        jobs = enqueue_many(draft("test.echo", value=number) for number in range(20))
+        Job.objects.filter(id__in=[job.id for job in jobs[::2]]).update(queue="mail")  # two queues meet the outage
     relay.wait_for_line("the broker is away")
     wait_until(lambda: not Job.objects.filter(state=State.RELAYED).exists(), 10, "unsent jobs wait in the table")
     kit.redis.start()
@@ -158,6 +235,7 @@ def test_relay_outlives_the_broker(kit):
     for job in jobs:
         wait_for(job, State.SUCCEEDED)
     assert relay.output.count("the broker is away") == 1
+    assert set(Job.objects.values_list("queue", flat=True)) == {"default", "mail"}
 
 
 @WITH_REDIS
@@ -193,6 +271,82 @@ def test_relay_outlives_the_database(kit):
 
     wait_for(enqueue("test.echo", value="x"), State.SUCCEEDED)
     assert relay.output.count("the database is away") == 1
+
+
+@WITH_POSTGRESQL
+def test_lock_of_another_session_does_not_hold_the_relay(kit):
+    """It gives up waiting, says so once, tries again, and stops when it is told to."""
+    relay = kit.start("relay")
+    relay.wait_for_line("relay started")
+    wait_until(lambda: Queue.objects.filter(name="default").exists())
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("BEGIN; SELECT * FROM tasks_queue WHERE name = 'default' FOR UPDATE")
+        job = enqueue("test.echo", value="x")
+        relay.wait_for_line("the database does not answer in time", 15)
+        wait_until(lambda: waiting_for_locks() == 1, 10, "the relay tries again")
+
+        relay.terminate()
+
+        assert relay.wait(12) == 0
+        assert relay.output.count("the database does not answer in time") == 1
+        assert "relay stopped" in relay.output
+        assert state(job) == State.WAITING
+    finally:
+        other.close()
+
+
+@WITH_POSTGRESQL
+def test_relay_recovers_from_a_frozen_database(kit):
+    """The server cannot end a statement itself then; the relay cuts it, and connects again when that helps."""
+    relay = kit.start("relay")
+    relay.wait_for_line("relay started")
+    wait_until(lambda: backends() != [])
+
+    with frozen(kit, backends()):
+        relay.wait_for_line("the database is away", 30)
+    relay.wait_for_line("the database is back", 30)
+
+    kit.start("worker")
+    wait_for(enqueue("test.echo", value="x"), State.SUCCEEDED)
+    assert relay.output.count("the database is away") == 1
+
+
+@WITH_POSTGRESQL
+def test_relay_stops_while_the_database_is_frozen(kit):
+    """SIGTERM is answered in time whatever the server does."""
+    relay = kit.start("relay")
+    relay.wait_for_line("relay started")
+    wait_until(lambda: backends() != [])
+
+    with frozen(kit, backends()):
+        relay.terminate()
+        code = relay.wait(12)
+
+    assert (code, "relay stopped" in relay.output) == (0, True)
+
+
+@WITH_POSTGRESQL
+def test_database_that_refuses_is_told_apart_from_one_that_is_away(kit):
+    """A missing column, a right taken away: it is logged once with the server's words, and tried again."""
+    relay = kit.start("relay")
+    relay.wait_for_line("relay started")
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE tasks_job RENAME COLUMN run_at TO gone_at")
+
+    try:
+        line = relay.wait_for_line("the database refuses what the relay asks of it")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE tasks_job RENAME COLUMN gone_at TO run_at")
+    relay.wait_for_line("the database is back")
+
+    assert "ProgrammingError: column tasks_job.run_at does not exist" in line
+    assert relay.output.count("the database refuses") == 1
+    assert "is away" not in relay.output
+    enqueued = enqueue("test.echo", value="x")
+    wait_for(enqueued, State.RELAYED)
 
 
 @WITH_POSTGRESQL
