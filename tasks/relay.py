@@ -20,7 +20,7 @@ from tasks.broker import Broker
 from tasks.clock import database_now
 from tasks.enqueue import CHANNEL
 from tasks.models import Job, Queue
-from tasks.relay_limits import STEP_S, STOP_S, Cut, complaint, limit_session
+from tasks.relay_limits import STEP_S, STOP_S, Cut, complaint
 from tasks.rescue import Rescue
 from tasks.states import FINISHED, State
 
@@ -120,8 +120,8 @@ class Relay:
         self._outage = None
         self._complaints: set[str] = set()  # each is logged once an outage
         self._is_stopping = False
-        self._cut = Cut(self._sessions)
-        connection_created.connect(limit_session, dispatch_uid="relay")
+        self._cut = Cut()
+        connection_created.connect(self._cut.limit_session)
         connection.close()  # a session from before this line has no limits
         self._wake, wake_end = _pipe()
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
@@ -204,11 +204,6 @@ class Relay:
         connection.close()
         self._let_go()
         self._pause(next(self._outage))
-
-    def _sessions(self) -> list:
-        """Return the sessions that a step may wait for."""
-        lock_session = getattr(self._lock, "session", None)
-        return [connection, *([lock_session] if lock_session is not None else [])]
 
     def _let_go(self) -> None:
         lock, self._lock = self._lock, None

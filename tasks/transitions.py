@@ -77,7 +77,7 @@ class JobQuerySet(models.QuerySet):
 
         Transition: waiting -> running.
         Shape: only the queue's next PEEK rows are looked at, however many of other kinds, or for later, wait there.
-        Locks: the row, SKIP LOCKED.
+        Locks: the row and those of other kinds before it, SKIP LOCKED, for the moment of the statement.
         """
         # One look into the index for each priority: in its order, delayed urgent jobs would all come first.
         # Each look is ordered, or a planner that misjudges the priorities reads the whole table.
@@ -85,14 +85,12 @@ class JobQuerySet(models.QuerySet):
         order = "ORDER BY run_at, id LIMIT"
         return self._claim(
             f"WITH level (priority) AS (VALUES {', '.join(f'({number})' for number in range(10))}), "
-            "top AS MATERIALIZED (SELECT max(priority) AS priority FROM level "
-            f"WHERE (SELECT id {due} level.priority {order} 1) IS NOT NULL), "
-            f"head AS MATERIALIZED (SELECT id, kind {due} (SELECT priority FROM top) {order} {PEEK}), "
-            "candidate AS MATERIALIZED (SELECT id FROM {job} WHERE state = 'waiting' "
-            f"AND id IN (SELECT id FROM head WHERE kind = %s) {order} 1 {{skip_locked}})",
-            "id = (SELECT id FROM candidate) AND state = 'waiting' AND NOT EXISTS ("
+            f"head AS MATERIALIZED (SELECT id, kind {due} (SELECT max(priority) FROM level "
+            f"WHERE (SELECT id {due} level.priority {order} 1) IS NOT NULL) {order} {PEEK} {{skip_locked}})",
+            # Rows of head are read, and so locked, only up to the first of the kind.
+            "id = (SELECT id FROM head WHERE kind = %s LIMIT 1) AND state = 'waiting' AND NOT EXISTS ("
             "SELECT 1 FROM {job} o WHERE o.queue = %s AND o.state = 'relayed' AND o.priority > {job}.priority)",
-            [queue, queue, kind, worker, child_pid, queue],
+            [queue, queue, worker, child_pid, kind, queue],
         )
 
     def _claim(self, with_: str, where: str, params: list) -> "Job | None":

@@ -215,6 +215,7 @@ def test_two_callers_with_keys_in_different_order_do_not_deadlock():
 def sessions_that_wait() -> int:
     """Return how many sessions of this database wait for another one."""
     with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # a transaction would see the first answer again and again
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
