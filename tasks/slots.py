@@ -34,7 +34,8 @@ class Crontab:
 
     def first_after(self, after: datetime) -> datetime | None:
         """Return the first slot after a time, or None when there is none for 8 years."""
-        day, end = local_day(after, self.zone) - DAY, local_day(after, self.zone) + HORIZON
+        day = after.astimezone(self.zone).date() - DAY
+        end = day + HORIZON
         while day <= end:
             if self._within(after, None, day):
                 return min(self._within(after, None, day, day + DAY))
@@ -43,7 +44,7 @@ class Crontab:
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
         """Return the last slot after one time and not after another, or None."""
-        day, end = local_day(until, self.zone) + DAY, local_day(after, self.zone) - DAY
+        day, end = until.astimezone(self.zone).date() + DAY, after.astimezone(self.zone).date() - DAY
         while day >= end:
             if self._within(after, until, day):
                 return max(self._within(after, until, day, day - DAY))
@@ -148,8 +149,3 @@ def instants(wall: datetime, *, both: bool) -> list[datetime]:
     if is_missing and both:
         return []
     return [moment.astimezone(UTC) for moment in ([first, second] if is_repeated and both else [first])]
-
-
-def local_day(at: datetime, zone: ZoneInfo) -> date:
-    """Return the date that a zone's calendar shows."""
-    return at.astimezone(zone).date()
