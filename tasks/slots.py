@@ -69,13 +69,12 @@ class Interval:
 
     def first_after(self, after: datetime) -> datetime:
         """Return the first slot after a time."""
-        if self.start is None:
-            return after + self.every
-        return self.start + max(0, (after - self.start) // self.every + 1) * self.every
+        start = self.start or after
+        return start + max(0, (after - start) // self.every + 1) * self.every
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
         """Return the last slot after one time and not after another, or None."""
-        start = after if self.start is None else self.start
+        start = self.start or after
         slot = start + (until - start) // self.every * self.every
         return slot if after < slot and start <= slot else None
 
@@ -131,8 +130,7 @@ def first_of(slots: Slots, after: datetime) -> datetime | None:
 @lru_cache(maxsize=4096)
 def slots_of_day(crontab: Crontab, day: date) -> tuple[datetime, ...]:
     """Return the slots of one local day, in UTC and in order."""
-    fits = day.month in crontab.months and day.day in crontab.days and day.isoweekday() % 7 in crontab.weekdays
-    if not fits:
+    if not (day.month in crontab.months and day.day in crontab.days and day.isoweekday() % 7 in crontab.weekdays):
         return ()
     walls = (
         datetime(day.year, day.month, day.day, hour, minute, tzinfo=crontab.zone)
