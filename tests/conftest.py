@@ -14,8 +14,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out tests that are marked for other rungs: they are not skipped, they do not apply."""
     here, elsewhere = [], []
     for item in items:
-        rungs = {name for marker in item.iter_markers("rung") for name in marker.args}
-        (here if not rungs or services.rung() in rungs else elsewhere).append(item)
+        applies = all(services.rung() in marker.args for marker in item.iter_markers("rung"))
+        (here if applies else elsewhere).append(item)
     if elsewhere:
         config.hook.pytest_deselected(items=elsewhere)
         items[:] = here

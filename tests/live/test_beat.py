@@ -17,6 +17,9 @@ from tasks.clock import database_now
 from tasks.models import BeatHeartbeat, Job, ScheduleState
 from tests.kit import wait_until
 
+# Beat speaks to the database alone: once for each is enough.
+pytestmark = pytest.mark.rung("sqlite+filesystem", "postgresql+filesystem")
+
 FIRES, STANDS_BY, AWAY = "fires from now on", "stands by", "the database is away"
 
 
@@ -111,7 +114,7 @@ def test_beat_that_is_killed_again_and_again_fires_no_slot_twice_and_counts_righ
     assert len(set(fired())) == len(fired()) == PeriodicTask.objects.get(id=row.id).total_run_count >= 5
 
 
-@pytest.mark.rung("postgresql+filesystem", "postgresql+redis")
+@pytest.mark.rung("postgresql+filesystem")
 def test_beat_killed_inside_its_transaction_leaves_nothing_and_the_next_one_fires_the_slot(kit):
     """Killed after the job was inserted, before the commit."""
     with connection.cursor() as cursor:
@@ -155,7 +158,7 @@ def end_sessions_of_beat() -> None:
         cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
 
 
-@pytest.mark.rung("postgresql+filesystem", "postgresql+redis")
+@pytest.mark.rung("postgresql+filesystem")
 def test_beat_that_lost_its_lock_fires_nothing_until_it_has_it_again(kit):
     """Its session is ended, and somebody else is quicker."""
     row = every_second()
@@ -177,7 +180,7 @@ def test_beat_that_lost_its_lock_fires_nothing_until_it_has_it_again(kit):
     assert_each_slot_once(row)
 
 
-@pytest.mark.rung("postgresql+filesystem", "postgresql+redis")
+@pytest.mark.rung("postgresql+filesystem")
 def test_beat_fires_on_after_its_session_was_ended(kit):
     """It takes the lock anew on a new session, and says what happened."""
     row = every_second()
@@ -193,7 +196,7 @@ def test_beat_fires_on_after_its_session_was_ended(kit):
     assert_each_slot_once(row)
 
 
-@pytest.mark.rung("postgresql+filesystem", "postgresql+redis")
+@pytest.mark.rung("postgresql+filesystem")
 def test_beats_outlive_a_restart_of_the_database_and_catch_up_once(kit):
     """Both wait; afterwards one of them fires, and the outage is one line in the log of each."""
     row = every_second()
@@ -213,7 +216,7 @@ def test_beats_outlive_a_restart_of_the_database_and_catch_up_once(kit):
     assert_each_slot_once(row)
 
 
-@pytest.mark.rung("postgresql+filesystem", "postgresql+redis")
+@pytest.mark.rung("postgresql+filesystem")
 def test_beat_started_while_the_database_is_down_waits_for_it(kit):
     """It does not exit, so no supervisor has to start it in a loop."""
     every_second()
@@ -229,7 +232,7 @@ def test_beat_started_while_the_database_is_down_waits_for_it(kit):
     wait_for_more(2, timeout=15)
 
 
-@pytest.mark.rung("postgresql+filesystem", "postgresql+redis")
+@pytest.mark.rung("postgresql+filesystem")
 def test_schedule_that_somebody_is_saving_holds_up_no_other(kit):
     """Its row is locked by an open transaction; it fires when that has ended."""
     held = every_second()
@@ -294,7 +297,7 @@ def test_deleted_schedule_fires_no_more_and_its_beat_goes_on(kit):
 # -- it hangs -----------------------------------------------------------------------------------
 
 
-@pytest.mark.rung("postgresql+filesystem", "postgresql+redis")
+@pytest.mark.rung("postgresql+filesystem")
 def test_beat_that_hangs_in_a_step_ends_itself(kit):
     """Its session is frozen: nothing comes back, and no timeout of the server can fire."""
     every_second()

@@ -9,6 +9,9 @@ from django.db import connection
 from tasks import locks
 from tests.kit import PYTHON, wait_until
 
+# Locks are the database's: once for each is enough.
+pytestmark = pytest.mark.rung("sqlite+filesystem", "postgresql+filesystem")
+
 HOLD = """
 import django, sys, time
 django.setup()
