@@ -31,7 +31,7 @@ UNEXPLAINED = "Its process ended for an unknown reason."
 
 
 class Guardian(threading.Thread):
-    """One look a second.
+    """Two looks a second.
 
     Locks: `worker:<identity>`, held for the process's life. Connections: two, one for the lock, one for the looks.
     """
@@ -95,7 +95,7 @@ class Guardian(threading.Thread):
             return
         ending = endings.crashed(job, reason, database_now())
         if ending.update():
-            log.warning("job %s.%s %s %s: %s", job.id, job.run, job.kind, ending.words, reason)
+            log.warning("job %s.%s %s %s", job.id, job.run, job.kind, ending.words)  # the words hold the reason
 
     def _cancel(self, job: Job) -> None:
         """Stop a running job that somebody has cancelled: its handler first, its process when that did not help."""

@@ -54,7 +54,7 @@ def end(job: Job, reason: str, now: datetime) -> int:
     ending = endings.crashed(job, reason, now)
     changed = ending.update()
     if changed:
-        log.warning("job %s.%s %s %s: %s", job.id, job.run, job.kind, ending.words, reason)
+        log.warning("job %s.%s %s %s", job.id, job.run, job.kind, ending.words)  # the words hold the reason
     return changed
 
 

@@ -107,8 +107,13 @@ class JobQuerySet(models.QuerySet):
         return next(iter(self.raw(sql, params)), None)
 
     def hand_back(self, job_id: int, run: int) -> int:
-        """Refuse a message: this worker takes nothing new. Transition: relayed -> waiting."""
-        return self.filter(id=job_id, state=State.RELAYED, run=run - 1).update(state=State.WAITING, relayed_at=None)
+        """Refuse a message: this worker takes nothing new. It has arrived, so none counts as lost.
+
+        Transition: relayed -> waiting.
+        """
+        return self.filter(id=job_id, state=State.RELAYED, run=run - 1).update(
+            state=State.WAITING, relayed_at=None, relays=0
+        )
 
     def succeed(self, job: "Job") -> int:
         """Finish. Transition: running -> succeeded."""
