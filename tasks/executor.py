@@ -9,7 +9,7 @@ import time
 from billiard.common import terminate_handler_fired
 from django.db import InterfaceError, OperationalError, connection, transaction
 
-from tasks import backoff, cancelling, endings, registry, shutdown, soft_limit
+from tasks import backoff, cancelling, endings, handler_signals, registry, shutdown
 from tasks.endings import Ending
 from tasks.errors import RetryLater, Superseded, Unfit
 from tasks.models import Job
@@ -34,7 +34,7 @@ def execute(job_id: int, run: int) -> None:
     Raises: nothing for a database that is away: at the claim the lost-message rule brings the row back, at the end
     of a run, after a long wait, rescue does.
     """
-    with soft_limit.held():
+    with handler_signals.held():
         cancelling.listen()
         started = time.monotonic()
         try:
@@ -117,11 +117,11 @@ def call(running: RunningJob, job: Job) -> Ending:
     kind = registry.get(job.kind)
     given = [running] if kind.bind else []
     if not kind.atomic:
-        with cancelling.possible(job.id), soft_limit.felt():
+        with cancelling.possible(job.id), handler_signals.felt():
             kind.handler(*given, **arguments)
         return Ending("succeeded", lambda: Job.objects.succeed(job))
     with transaction.atomic():
-        with cancelling.possible(job.id), soft_limit.felt():
+        with cancelling.possible(job.id), handler_signals.felt():
             kind.handler(*given, **arguments)
         if not Job.objects.succeed(job):
             raise Superseded
@@ -140,7 +140,7 @@ def write(job: Job, ending: Ending) -> str:
                 connection.close_if_unusable_or_obsolete()
             return ending.words if ending.update() else "was ended by somebody else; this run changes nothing"
         except DATABASE_AWAY as error:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or handler_signals.is_ending():
                 raise
             log.warning("the end of a run waits: the database is away (%s)", type(error).__name__)
             connection.close()

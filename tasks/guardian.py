@@ -10,11 +10,12 @@ import signal
 import threading
 from time import monotonic
 
+from celery.worker import state as celery_state
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from tasks import cancelling, endings, locks
+from tasks import cancelling, endings, locks, shutdown
 from tasks.clock import database_now
 from tasks.executor import WORKER
 from tasks.models import Job
@@ -83,8 +84,11 @@ class Guardian(threading.Thread):
                 continue  # the main process itself gives back what it does not know
             if is_gone(job.child_pid):
                 self._give_back(job)
-            elif job.cancel_requested_at is not None:
+                continue
+            if job.cancel_requested_at is not None:
                 self._cancel(job)
+            if celery_state.should_terminate:
+                tell_of_cold_shutdown(job.child_pid)
         self._cancels = {run: since for run, since in self._cancels.items() if monotonic() - since < REASON_KEPT_S}
         self._reasons = {pid: noted for pid, noted in self._reasons.items() if monotonic() - noted[0] < REASON_KEPT_S}
 
@@ -127,6 +131,12 @@ class Guardian(threading.Thread):
             self._drain_ends = monotonic() + settings.JOBS_DRAIN_S
             log.warning("the jobs have not ended in time: they are given back, and the worker ends")
             os.kill(os.getpid(), signal.SIGQUIT)
+
+
+def tell_of_cold_shutdown(pid: int) -> None:
+    """End a child that runs a job: Celery tells only those of which it has heard that they started. Repeatable."""
+    shutdown.begin()
+    os.kill(pid, signal.SIGTERM)
 
 
 def is_gone(pid: int) -> bool:

@@ -32,7 +32,8 @@ SPEAKS_CELERY = {
     "tasks.broker",
     "tasks.executor",
     "tasks.endings",
-    "tasks.soft_limit",
+    "tasks.handler_signals",
+    "tasks.guardian",
     "tasks.worker",
     "tasks.apps",
 }

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -17,6 +18,11 @@ from tests.testjobs.models import Effect
 def job_of(job: Job) -> Job:
     """Return the row as it is now."""
     return Job.objects.get(id=job.id)
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def wait_for(job: Job, *states: str, run: int | None = None, timeout: float = 30) -> Job:
@@ -157,6 +163,26 @@ def test_cold_shutdown_gives_back_without_charge(kit, signals):
         worker.popen.send_signal(number)
 
     assert worker.wait(20) == 0
+    assert (job_of(job).attempts, job_of(job).interruptions) == (0, 1)
+
+
+@pytest.mark.rung("postgresql+redis")
+def test_cold_shutdown_reaches_a_child_that_the_pool_has_not_heard_of_yet(kit):
+    """The job starts while the main process stands still: Celery cancels only what the child has told it of."""
+    kit.start("relay")
+    worker = kit.start("worker", concurrency=1)
+    child = wait_until(lambda: children(worker.pid), 10)[0]
+    os.kill(child, signal.SIGSTOP)
+    job = wait_for(enqueue("test.nap", seconds=20), State.RELAYED)
+    wait_until(lambda: kit.redis.client().hlen("unacked"), 10, "the message is in the worker's hands")
+    os.kill(worker.pid, signal.SIGSTOP)
+    os.kill(child, signal.SIGCONT)
+    wait_for(job, State.RUNNING)
+
+    os.kill(worker.pid, signal.SIGQUIT)
+    os.kill(worker.pid, signal.SIGCONT)
+
+    assert worker.wait(15) == 0
     assert (job_of(job).attempts, job_of(job).interruptions) == (0, 1)
 
 
