@@ -17,7 +17,7 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
 
-from tasks import admin_schedules, words  # noqa: F401 (registers the schedules' pages)
+from tasks import admin_pauses, admin_schedules, words  # noqa: F401 (both register pages)
 from tasks.admin_list import AgeFilter, BoundedPaginator, JobList, KindFilter, QueueFilter, StateFilter
 from tasks.admin_page import FIELDSETS, NOTHING, pill
 from tasks.decisions import VERBS, Outcome, Verb, decide_all, told

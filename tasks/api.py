@@ -4,11 +4,13 @@ from tasks.clock import database_now
 from tasks.decorator import job
 from tasks.enqueue import draft, enqueue, enqueue_many
 from tasks.errors import EnqueueError, InvalidArguments, PermanentError, RetryLater, UnknownKind
+from tasks.turns import RateLimit
 
 __all__ = [
     "EnqueueError",
     "InvalidArguments",
     "PermanentError",
+    "RateLimit",
     "RetryLater",
     "UnknownKind",
     "database_now",

@@ -31,7 +31,7 @@ class JobTask(celery.Task):
 
         self.push_request(called_directly=True)  # inside, a call of this task is a handler's own and means the handler
         try:
-            execute(job_id, run)
+            execute(self.name, job_id, run)
         finally:
             self.pop_request()
 

@@ -149,7 +149,8 @@ def enqueue_many(drafts: Iterable[Job]) -> list[Job]:
         for start in range(0, len(ordered), BATCH):
             _insert(ordered[start : start + BATCH])
         told = {id(job): job if job.is_new else _existing(job) for job in ordered}
-        _wake_relay({job.queue for job in drafts if job.is_new and job.run_at <= now})
+        if any(job.is_new and job.run_at <= now for job in drafts):
+            wake_relay()
     return [told[id(job)] for job in drafts]
 
 
@@ -201,7 +202,8 @@ def _existing(job: Job) -> Job:
     raise EnqueueError(f"{job.kind}: the unique key kept changing hands; try again.")
 
 
-def _wake_relay(queues: set[str]) -> None:
-    if queues and connection.vendor == "postgresql":
+def wake_relay() -> None:
+    """Let the relay look at once when this transaction commits; elsewhere than on PostgreSQL it polls."""
+    if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(f"NOTIFY {CHANNEL}")

@@ -9,7 +9,7 @@ import time
 from billiard.common import terminate_handler_fired
 from django.db import InterfaceError, OperationalError, connection, transaction
 
-from tasks import backoff, cancelling, endings, handler_signals, registry, shutdown
+from tasks import backoff, cancelling, endings, handler_signals, limits, registry, shutdown
 from tasks.endings import Ending
 from tasks.errors import RetryLater, Superseded, Unfit
 from tasks.models import Job
@@ -28,7 +28,7 @@ LIMIT_SHARE = 60  # earlier jobs of a message use up at most this part of the la
 DATABASE_AWAY = (OperationalError, InterfaceError)
 
 
-def execute(job_id: int, run: int) -> None:
+def execute(kind: str, job_id: int, run: int) -> None:
     """Run the job of a message, then further due jobs of its kind for a moment.
 
     Raises: nothing for a database that is away: at the claim the lost-message rule brings the row back, at the end
@@ -41,13 +41,13 @@ def execute(job_id: int, run: int) -> None:
             if shutdown.has_begun():
                 Job.objects.hand_back(job_id, run)
                 return
-            job, done = Job.objects.claim(job_id, run, **owner()), 0
+            job, done = limits.claim(kind, job_id, run, **owner()), 0
             while job is not None:
                 perform(job)
                 done += 1
                 if done == JOBS_PER_MESSAGE or time.monotonic() - started > wake_up_s(job.kind) or shutdown.has_begun():
                     return
-                job = Job.objects.claim_next(job.kind, job.queue, **owner())
+                job = limits.claim_next(kind, job.queue, **owner())
         except DATABASE_AWAY as error:
             log.warning("job %s: the database is away (%s); the relay brings it back", job_id, type(error).__name__)
             connection.close()

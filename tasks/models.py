@@ -2,6 +2,7 @@
 
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Now
 
 from tasks.states import FINISHED, LIVE, Scope, State
 from tasks.transitions import JobQuerySet
@@ -11,6 +12,40 @@ class Queue(models.Model):
     """One row per queue: locked by the relay while it counts and marks, so that two relays keep one bound."""
 
     name = models.CharField(max_length=50, primary_key=True)
+
+    def __str__(self):
+        return self.name
+
+
+class Pause(models.Model):
+    """A queue or a kind that a person has paused. Its jobs wait; the row is deleted to resume."""
+
+    class What(models.TextChoices):
+        """What can be paused; also the name of a job's column."""
+
+        QUEUE = "queue", "queue"
+        KIND = "kind", "kind"
+
+    what = models.CharField(max_length=5, choices=What)
+    name = models.CharField(max_length=100, help_text="The queue or the kind.")
+    by = models.CharField(max_length=200, help_text="Who paused it.")
+    paused_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(name="pause_once", fields=["what", "name"]),
+            models.CheckConstraint(name="pause_what_known", condition=Q(what__in=["queue", "kind"])),
+        ]
+
+    def __str__(self):
+        return f"{self.what} {self.name}"
+
+
+class Limit(models.Model):
+    """A rate limit or a cap: its row is locked while a job that it bounds is claimed."""
+
+    name = models.CharField(max_length=100, primary_key=True, help_text="The rate limit's name; for a cap the kind's.")
+    free_at = models.DateTimeField(null=True, blank=True, help_text="The next turn that nobody has taken.")
 
     def __str__(self):
         return self.name

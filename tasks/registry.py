@@ -10,6 +10,7 @@ from django.core.exceptions import ObjectDoesNotExist, SuspiciousOperation, Vali
 
 from tasks import backoff
 from tasks.errors import EnqueueError, InvalidArguments, PermanentError, Unfit, UnknownKind
+from tasks.turns import RateLimit
 
 # The one place that sorts failures: these bury a job at once, anything else is tried again.
 PERMANENT = (PermanentError, ObjectDoesNotExist, ValidationError, SuspiciousOperation)
@@ -47,6 +48,8 @@ class Kind:
     soft_time_limit_s: float | None = None
     time_limit_s: float | None = None
     permanent: tuple[type[Exception], ...] = ()
+    rate_limit: RateLimit | None = None
+    max_running: int | None = None
     signature: inspect.Signature = field(init=False)
 
     def __post_init__(self):
@@ -66,6 +69,12 @@ class Kind:
             if parameter.name in RESERVED:
                 raise TypeError(f"{self.name}: parameter {parameter.name} is an option of enqueue; rename it.")
         object.__setattr__(self, "signature", inspect.Signature(parameters))
+
+    @property
+    def limits(self) -> list[str]:
+        """Return the names of the limits that bound when its jobs start."""
+        rate = [self.rate_limit.name] if self.rate_limit else []
+        return sorted({*rate, *([self.name] if self.max_running is not None else [])})
 
     def named(self, args: tuple, kwargs: dict) -> dict:
         """Return the arguments by name, as they are stored.
@@ -97,6 +106,10 @@ def faults(kind: Kind) -> Iterator[str]:
         yield f"permanent is {kind.permanent!r}; give it a tuple of exception classes"
     if not (kind.upgrade is None or callable(kind.upgrade)):
         yield f"upgrade is {kind.upgrade!r}; give it a function"
+    if not (kind.rate_limit is None or isinstance(kind.rate_limit, RateLimit)):
+        yield f"rate_limit is {kind.rate_limit!r}; give it a RateLimit"
+    if not (kind.max_running is None or type(kind.max_running) is int and kind.max_running > 0):
+        yield f"max_running is {kind.max_running!r}; give it a whole number above 0"
     yield from faults_of_numbers(kind)
 
 
@@ -140,6 +153,10 @@ def register(kind: Kind) -> None:
     if known and origin(known.handler) != origin(kind.handler):  # the same one again: its module is imported anew
         both = f"{origin(known.handler)} and {origin(kind.handler)}"
         raise ValueError(f"Two handlers are called {kind.name}: {both}; a kind names one.")
+    for other in _kinds.values():
+        both = (kind.rate_limit, other.rate_limit)
+        if other.name != kind.name and all(both) and both[0].name == both[1].name and both[0] != both[1]:
+            raise ValueError(f"{kind.name} and {other.name} share the rate limit {both[0].name} but not its numbers.")
     _kinds[kind.name] = kind
 
 

@@ -14,12 +14,13 @@ from django.db import connection, transaction
 from django.db.backends.signals import connection_created
 from django.db.models import Q
 
-from tasks import locks
+from tasks import limits, locks
 from tasks.backoff import outage_delays_s
 from tasks.broker import Broker
 from tasks.clock import database_now
 from tasks.enqueue import CHANNEL
 from tasks.models import Job, Queue
+from tasks.pauses import claimable
 from tasks.relay_limits import STEP_S, STOP_S, Cut, complaint
 from tasks.rescue import Rescue
 from tasks.states import FINISHED, State
@@ -27,6 +28,7 @@ from tasks.states import FINISHED, State
 log = logging.getLogger(__name__)
 
 FULL_WAIT_S = 0.02  # a full queue frees room whenever a worker claims
+LIMITED_WAIT_S = 0.1  # the next turn of a rate limit is looked for some way ahead
 POLL_WITHOUT_NOTIFY_S = 0.2
 LOOK_S = 1.0  # between two looks for lost messages and dead workers
 CLEARLY_LATER_S = 5.0
@@ -38,13 +40,18 @@ class Pace(Enum):
 
     SENT = 0  # more may be due
     FULL = 1  # as many with the broker as may be
-    IDLE = 2  # nothing due
+    LIMITED = 2  # what is due waits for its turn, or for one of its kind to end
+    IDLE = 3  # nothing due
 
 
-def relay_batch(queue: str, now: datetime, *, depth: int | None = None) -> list[Job]:
-    """Mark due waiting jobs as relayed, as many as HIGH_WATER leaves room for, and return them to be published.
+WAITS_S = {Pace.FULL: FULL_WAIT_S, Pace.LIMITED: LIMITED_WAIT_S}
+
+
+def relay_batch(queue: str, now: datetime, *, depth: int | None = None) -> list[Job] | None:
+    """Mark due waiting jobs as relayed, as many as there is room for, and return them to be published.
 
     Transition: waiting -> relayed.
+    Shape: None when the queue has no room; an empty list when what is due has to wait for a limit of its kind.
     Units: depth counts messages in the broker, those of cancelled jobs and duplicates too; None when it is unknown.
     Locks: the queue's row, so that two relays keep one bound; the jobs, SKIP LOCKED; all released before publishing.
     """
@@ -53,11 +60,25 @@ def relay_batch(queue: str, now: datetime, *, depth: int | None = None) -> list[
         relayed = Job.objects.filter(queue=queue, state=State.RELAYED).count()
         room = settings.JOBS_HIGH_WATER - max(relayed, depth or 0)
         if room <= 0:
-            return []
-        due = Job.objects.due(now).filter(queue=queue).select_for_update(skip_locked=True)
-        jobs = list(due.only("id", "kind", "queue", "priority", "run")[:room])
+            return None
+        jobs = next_jobs(queue, now, room)
         Job.objects.relay([job.id for job in jobs], now)
     return jobs
+
+
+def next_jobs(queue: str, now: datetime, room: int) -> list[Job]:
+    """Return the next due jobs of a queue, those of limited kinds only as far as their limits leave room.
+
+    Shape: each limited kind is looked for by itself, so that its backlog holds up no other kind.
+    Locks: the jobs, SKIP LOCKED.
+    """
+    rooms = limits.rooms(queue, now)
+    due = claimable(now).filter(queue=queue).select_for_update(skip_locked=True)
+    due = due.only("id", "kind", "queue", "priority", "run", "run_at")
+    jobs = list(due.exclude(kind__in=rooms)[:room])
+    for kind, left in rooms.items():
+        jobs += due.filter(kind=kind)[: min(left, room)]
+    return sorted(jobs, key=lambda job: (-job.priority, job.run_at, job.id))[:room]
 
 
 def publish_batch(broker: Broker, jobs: list[Job], relayed_at: datetime) -> int:
@@ -156,7 +177,7 @@ class Relay:
             for queue in queues:
                 return_lost(queue, self.broker, now)
             self.rescue.step(now)
-        paces = [self._relay(queue, now) for queue in queues if Job.objects.due(now).filter(queue=queue).exists()]
+        paces = [self._relay(queue, now) for queue in queues if claimable(now).filter(queue=queue).exists()]
         return min(paces, key=lambda pace: pace.value, default=Pace.IDLE)
 
     def _relay(self, queue: str, now: datetime) -> Pace:
@@ -164,7 +185,9 @@ class Relay:
         if not self.broker.is_up():
             return Pace.IDLE
         jobs = relay_batch(queue, now, depth=self.broker.depth(queue))
-        return Pace.SENT if publish_batch(self.broker, jobs, now) else Pace.FULL
+        if jobs is None:
+            return Pace.FULL
+        return Pace.SENT if publish_batch(self.broker, jobs, now) else Pace.LIMITED
 
     def _hold_lock(self) -> None:
         if self._lock is not None:
@@ -181,7 +204,7 @@ class Relay:
             return
         is_listening = self._lock is not None and connection.vendor == "postgresql"
         idle_s = settings.JOBS_POLL_S if is_listening else POLL_WITHOUT_NOTIFY_S
-        wait_s = FULL_WAIT_S if pace is Pace.FULL else idle_s
+        wait_s = WAITS_S.get(pace, idle_s)
         if not is_listening:
             return self._pause(wait_s)
         with self._lock.session.wrap_database_errors:

@@ -4,7 +4,7 @@ Each is one conditional UPDATE that names the state it expects and, from `runnin
 It returns how many rows it changed, or the job; zero rows or None means somebody else was first.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, connection, models, transaction
@@ -89,8 +89,9 @@ class JobQuerySet(models.QuerySet):
             f"WHERE (SELECT id {due} level.priority {order} 1) IS NOT NULL) {order} {PEEK} {{skip_locked}})",
             # Rows of head are read, and so locked, only up to the first of the kind.
             "id = (SELECT id FROM head WHERE kind = %s LIMIT 1) AND state = 'waiting' AND NOT EXISTS ("
-            "SELECT 1 FROM {job} o WHERE o.queue = %s AND o.state = 'relayed' AND o.priority > {job}.priority)",
-            [queue, queue, worker, child_pid, kind, queue],
+            "SELECT 1 FROM {job} o WHERE o.queue = %s AND o.state = 'relayed' AND o.priority > {job}.priority)"
+            " AND NOT EXISTS (SELECT 1 FROM tasks_pause p WHERE (p.what, p.name) IN (('kind', %s), ('queue', %s)))",
+            [queue, queue, worker, child_pid, kind, queue, kind, queue],
         )
 
     def _claim(self, with_: str, where: str, params: list) -> "Job | None":
@@ -106,13 +107,15 @@ class JobQuerySet(models.QuerySet):
         )
         return next(iter(self.raw(sql, params)), None)
 
-    def hand_back(self, job_id: int, run: int) -> int:
-        """Refuse a message: this worker takes nothing new. It has arrived, so none counts as lost.
+    def hand_back(self, job_id: int, run: int, *, wait_s: float = 0) -> int:
+        """Refuse a message: this worker takes nothing new, or the kind's limit does not allow it yet.
 
+        It has arrived, so none counts as lost.
         Transition: relayed -> waiting.
         """
+        later = {"run_at": Now() + timedelta(seconds=wait_s)} if wait_s else {}
         return self.filter(id=job_id, state=State.RELAYED, run=run - 1).update(
-            state=State.WAITING, relayed_at=None, relays=0
+            state=State.WAITING, relayed_at=None, relays=0, **later
         )
 
     def succeed(self, job: "Job") -> int:

@@ -31,7 +31,7 @@ def kind(monkeypatch):
 def run(job: Job) -> Job:
     """Hand the job over as relay and broker do, execute it, and return the row."""
     Job.objects.filter(id=job.id).update(state=State.RELAYED, relayed_at=database_now())
-    executor.execute(job.id, job.run + 1)
+    executor.execute(job.kind, job.id, job.run + 1)
     return Job.objects.get(id=job.id)
 
 
@@ -57,8 +57,8 @@ def test_duplicate_message_does_nothing():
     """A message sent twice finds the row taken."""
     job = run(enqueue("test.echo", value="x"))
 
-    executor.execute(job.id, 1)
-    executor.execute(job.id, 2)
+    executor.execute(job.kind, job.id, 1)
+    executor.execute(job.kind, job.id, 2)
 
     assert Effect.objects.count() == 1
 
@@ -70,7 +70,7 @@ def test_message_of_a_job_that_is_not_relayed_does_nothing(state):
     finished_at = None if state == State.WAITING else database_now()
     Job.objects.filter(id=job.id).update(state=state, finished_at=finished_at)
 
-    executor.execute(job.id, 1)
+    executor.execute(job.kind, job.id, 1)
 
     assert not Effect.objects.exists()
 

@@ -15,7 +15,7 @@ FEATURE = {
     "project.signup.tasks": {"project.signup.emails", "project.signup.models", "tasks.api"},
     "project.signup.emails": {"project.signup.models", "tasks.api"},
     "project.signup.models": set(),
-    "tasks.api": {"tasks.clock", "tasks.decorator", "tasks.enqueue", "tasks.errors"},
+    "tasks.api": {"tasks.clock", "tasks.decorator", "tasks.enqueue", "tasks.errors", "tasks.turns"},
     "tasks.models": {"tasks.states", "tasks.transitions"},
     "tasks.transitions": {"tasks.errors", "tasks.history", "tasks.models", "tasks.states"},  # models: for types only
     "tasks.states": set(),
@@ -23,7 +23,8 @@ FEATURE = {
     "tasks.backoff": set(),
     "tasks.errors": set(),
     "tasks.scrub": set(),
-    "tasks.registry": {"tasks.backoff", "tasks.errors"},
+    "tasks.turns": set(),
+    "tasks.registry": {"tasks.backoff", "tasks.errors", "tasks.turns"},
 }
 SPEAKS_CELERY = {
     "project.celery",

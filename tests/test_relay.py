@@ -101,7 +101,7 @@ def test_no_more_than_high_water_are_with_the_broker():
     Job.objects.claim(first[0].id, 1, worker="w", child_pid=1)
     after_claim = relay_batch("default", database_now())
 
-    assert (len(first), len(full), len(after_claim)) == (5, 0, 1)
+    assert (len(first), full, len(after_claim)) == (5, None, 1)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -112,7 +112,7 @@ def test_many_relays_keep_one_bound_and_share_no_job():
 
     def relay_once(_) -> list[int]:
         try:
-            return [job.id for job in relay_batch("default", database_now())]
+            return [job.id for job in relay_batch("default", database_now()) or []]
         finally:
             connection.close()
 
@@ -129,13 +129,13 @@ def test_messages_that_nobody_takes_are_bounded_too(broker):
     for _ in range(4):
         enqueue_many(draft("test.echo", value=1) for _ in range(5))
         now = database_now()
-        publish_batch(broker, relay_batch("default", now, depth=broker.depth("default")), now)
+        publish_batch(broker, relay_batch("default", now, depth=broker.depth("default")) or [], now)
         Job.objects.filter(state=State.RELAYED).update(state=State.CANCELLED, finished_at=now)
 
     assert broker.depth("default") == 5
 
 
-@pytest.mark.parametrize(("depth", "handed"), [(None, 4), (0, 4), (1, 4), (3, 2), (5, 0), (9, 0)])
+@pytest.mark.parametrize(("depth", "handed"), [(None, 4), (0, 4), (1, 4), (3, 2), (5, None), (9, None)])
 def test_room_is_what_the_larger_of_both_counts_leaves(depth, handed):
     """An unknown depth does not count: the table's bound holds alone."""
     relayed(1)
@@ -143,7 +143,7 @@ def test_room_is_what_the_larger_of_both_counts_leaves(depth, handed):
 
     batch = relay_batch("default", database_now(), depth=depth)
 
-    assert len(batch) == handed
+    assert (batch if batch is None else len(batch)) == handed
 
 
 def test_what_the_broker_did_not_take_waits_again():

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from tasks.api import PermanentError, RetryLater, job
+from tasks.api import PermanentError, RateLimit, RetryLater, job
 from tests.testjobs.models import Effect
 
 QUICKLY = {"backoff_base_s": 0.1, "backoff_cap_s": 0.3}
@@ -144,3 +144,25 @@ def steps(running, count):
         time.sleep(1)
         if running.should_stop():
             raise RetryLater(1)
+
+
+@job("test.rated", rate_limit=RateLimit("test", 10), **QUICKLY)
+def rated():
+    """Write when it started."""
+    started = time.time()
+    Effect.objects.create(note="test.rated", value=started)
+
+
+@job("test.rated_too", rate_limit=RateLimit("test", 10), **QUICKLY)
+def rated_too():
+    """Share the limit of another kind."""
+    started = time.time()
+    Effect.objects.create(note="test.rated", value=started)
+
+
+@job("test.capped", max_running=2, **QUICKLY)
+def capped(seconds=0.3):
+    """Write when it started and when it ended."""
+    started = time.time()
+    time.sleep(seconds)
+    Effect.objects.create(note="test.capped", value=f"{started} {time.time()}")
