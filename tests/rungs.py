@@ -22,9 +22,8 @@ RUNGS = {
 # Tests that only need a database run once for each: on the first rung that has it.
 TESTS = {"sqlite+filesystem": "tests", "postgresql+filesystem": "tests", "postgresql+redis": "tests/live"}
 
-
-# The rungs without Redis mostly wait for polls: they go side by side. The last has the machine to itself, for its load.
-AT_ONCE = (("sqlite+filesystem", "postgresql+filesystem"), ("postgresql+redis",))
+AT_ONCE = 2  # mostly they wait; the one that takes longest begins
+LONGEST_FIRST = ("postgresql+redis", "sqlite+filesystem", "postgresql+filesystem")
 
 
 def main() -> int:
@@ -36,7 +35,7 @@ def main() -> int:
     if options.rung:
         rows = [run_rung(options.rung, pytest_arguments)]
     else:
-        rows = [row for group in AT_ONCE for row in run_side_by_side(group, pytest_arguments)]
+        rows = run_side_by_side(LONGEST_FIRST, pytest_arguments)
     if options.row:
         options.row.write_text(json.dumps(rows[0]))
     else:
@@ -45,8 +44,8 @@ def main() -> int:
 
 
 def run_side_by_side(names: tuple[str, ...], pytest_arguments: list[str]) -> list[dict]:
-    """Run each rung in a process of its own, and return their rows."""
-    with tempfile.TemporaryDirectory(prefix="kit-rows-") as folder, ThreadPoolExecutor(len(names)) as pool:
+    """Run each rung in a process of its own, some at once, and return their rows."""
+    with tempfile.TemporaryDirectory(prefix="kit-rows-") as folder, ThreadPoolExecutor(AT_ONCE) as pool:
         files = [Path(folder) / name for name in names]
         command = [sys.executable, "-m", "tests.rungs"]
         commands = [
@@ -85,9 +84,10 @@ def run_rung(name: str, pytest_arguments: list[str]) -> dict:
         command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *chosen]
         code = subprocess.run(command, env=env).returncode
         counts = read_report(report)
+        failures = failed_tests(report)
     if code not in (0, 5) and not counts["failed"]:  # 5: no test of the chosen ones applies to this rung
         counts["failed"] = f"pytest ended with {code}"
-    return {"rung": name, **counts, "seconds": round(time.monotonic() - started)}
+    return {"rung": name, **counts, "seconds": round(time.monotonic() - started), "failures": failures}
 
 
 def environment(name: str, base: Path, stack: ExitStack) -> dict[str, str]:
@@ -119,6 +119,17 @@ def read_report(report: Path) -> dict[str, int]:
     return {"passed": total - failures - errors - skipped, "failed": failures + errors, "skipped": skipped}
 
 
+def failed_tests(report: Path) -> list[str]:
+    """Return the names of the tests that failed, each with the first line of why."""
+    cases = ElementTree.parse(report).getroot().iter("testcase") if report.exists() else ()
+    why = [(case, case.find(kind)) for case in cases for kind in ("failure", "error")]
+    return [
+        f"{case.get('classname')}::{case.get('name')} {found.get('message', '').partition(chr(10))[0][:100]}"
+        for case, found in why
+        if found is not None
+    ]
+
+
 def table(rows: list[dict]) -> str:
     """Return the rows as text, one line a rung."""
     names = ("passed", "failed", "skipped", "seconds")
@@ -126,6 +137,7 @@ def table(rows: list[dict]) -> str:
     for row in rows:
         cells = "".join(f"{row.get(name, '-'):>9}" for name in names) if "note" not in row else "  " + row["note"]
         lines.append(f"{row['rung']:24}{cells}")
+    lines += [f"FAILED on {row['rung']}: {failure}" for row in rows for failure in row.get("failures", ())]
     return "\n".join(lines)
 
 
