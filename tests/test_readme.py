@@ -1,11 +1,13 @@
 """What the README shows works as shown."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from tasks import registry
+from tasks.management.commands.jobs import Command
 from tasks.models import Job
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,6 +25,15 @@ def test_example_of_a_job_runs_as_printed(monkeypatch):
 
     job = Job.objects.get(kind="shop.invoice")
     assert (job.queue, job.max_attempts, job.unique_key, job.arguments) == ("mail", 8, "invoice:42", {"order_id": 42})
+
+
+def test_commands_are_understood():
+    """Each `manage.py jobs` line of the README, as somebody would type it."""
+    lines = re.findall(r"^\$ python manage\.py jobs (.*)$", README, re.MULTILINE)
+
+    assert len(lines) >= 5
+    for line in lines:
+        Command().create_parser("manage.py", "jobs").parse_args(shlex.split(line))
 
 
 def test_links_lead_somewhere():

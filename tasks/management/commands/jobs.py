@@ -2,6 +2,7 @@
 
 import json
 import sys
+from datetime import timedelta
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -17,6 +18,7 @@ from tasks.models import Job, Pause
 from tasks.pauses import pause, resume
 from tasks.scrub import scrub
 from tasks.states import State
+from tasks.stats import QueueStats, queue_stats
 
 PREFIX = "jobs:"
 BY = "the command line"
@@ -48,6 +50,7 @@ class Command(BaseCommand):
             target = commands.add_parser(name, help=f"{name} a queue or a kind")
             target.add_argument("what", choices=Pause.What.values)
             target.add_argument("name")
+        commands.add_parser("stats", help="show for each queue the age of the oldest job that could run, and counts")
         commands.add_parser("console", help="enqueue what lines such as jobs:KIND on standard input name")
 
     def handle(self, *args, subcommand, **options):
@@ -109,6 +112,15 @@ class Command(BaseCommand):
         """Let a paused queue or kind go on."""
         was_paused = resume(what, name, BY)
         self.stdout.write(f"{what} {name} {'goes on' if was_paused else 'was not paused'}.")
+
+    def stats(self, **options):
+        """Print a line for each queue, and what is paused."""
+        self.stdout.write("".join(f"{name:>9}" for name in ("oldest", *QueueStats._fields[2:])) + "  queue")
+        for queue in queue_stats(database_now()):
+            oldest = "-" if queue.oldest_s is None else words.span(timedelta(seconds=queue.oldest_s))
+            self.stdout.write("".join(f"{number:>9}" for number in (oldest, *queue[2:])) + f"  {queue.queue}")
+        for row in Pause.objects.order_by("what", "name"):
+            self.stdout.write(f"paused: {row}, since {words.moment(row.paused_at, database_now())}, by {row.by}")
 
     def console(self, **options):
         """Answer each line of standard input with one line, until it ends."""
