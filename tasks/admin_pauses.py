@@ -40,13 +40,33 @@ class PauseAdmin(admin.ModelAdmin):
 
     form = PauseForm
     list_display = ["what", "name", "since", "by"]
-    list_display_links = None
     ordering = ["what", "name"]
+    actions = ["resume_selected"]
+    readonly_fields = ["what", "name", "since", "by"]
 
     @admin.display(description="since")
     def since(self, row: Pause) -> str:
         """Return when it was paused, and how long ago that is."""
         return words.moment(row.paused_at, database_now())
+
+    def changelist_view(self, request, extra_context=None):
+        """Call the list what it is."""
+        return super().changelist_view(request, {"title": "What is paused", **(extra_context or {})})
+
+    def get_fields(self, request, obj=None) -> list[str]:
+        """Ask what to pause, or show what is."""
+        return ["target"] if obj is None else self.readonly_fields
+
+    def get_actions(self, request) -> dict:
+        """Offer one way to resume, not deletion beside it."""
+        return {name: action for name, action in super().get_actions(request).items() if name != "delete_selected"}
+
+    @admin.action(description="Resume the selected ones", permissions=["delete"])
+    def resume_selected(self, request, queryset) -> None:
+        """Resume each of them, and say so."""
+        for row in queryset:
+            self.delete_model(request, row)
+            self.message_user(request, f"The {row} goes on.")
 
     def has_change_permission(self, request, obj=None) -> bool:
         """A pause is there or not."""
@@ -61,8 +81,3 @@ class PauseAdmin(admin.ModelAdmin):
     def delete_model(self, request, obj) -> None:
         """Resume."""
         resume(obj.what, obj.name, f"user {request.user.pk}")
-
-    def delete_queryset(self, request, queryset) -> None:
-        """Resume each of them."""
-        for row in queryset:
-            self.delete_model(request, row)

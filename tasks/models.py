@@ -36,6 +36,8 @@ class Pause(models.Model):
             models.UniqueConstraint(name="pause_once", fields=["what", "name"]),
             models.CheckConstraint(name="pause_what_known", condition=Q(what__in=["queue", "kind"])),
         ]
+        verbose_name = "pause"
+        verbose_name_plural = "paused queues and kinds"
 
     def __str__(self):
         return f"{self.what} {self.name}"

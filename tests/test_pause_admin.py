@@ -45,9 +45,17 @@ def test_several_are_resumed_at_once(boss):
     made = [pause("queue", "mail", "user 1"), pause("kind", "test.noop", "user 1")]
 
     ticked = [row.pk for row in made]
-    boss.post(LIST, {"action": "delete_selected", "_selected_action": ticked, "post": "yes"})
+    boss.post(LIST, {"action": "resume_selected", "_selected_action": ticked})
 
     assert not Pause.objects.exists()
+
+
+def test_page_of_a_pause_can_be_read(boss):
+    made = pause("queue", "mail", "user 7")
+
+    page = boss.get(f"{LIST}{made.pk}/change/").content.decode()
+
+    assert "user 7" in page
 
 
 def test_list_says_what_is_paused_since_when_and_by_whom(boss):
