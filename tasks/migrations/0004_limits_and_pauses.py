@@ -28,6 +28,8 @@ class Migration(migrations.Migration):
                 ('paused_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
+                'verbose_name': 'pause',
+                'verbose_name_plural': 'paused queues and kinds',
                 'constraints': [models.UniqueConstraint(fields=('what', 'name'), name='pause_once'), models.CheckConstraint(condition=models.Q(('what__in', ['queue', 'kind'])), name='pause_what_known')],
             },
         ),
