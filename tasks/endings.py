@@ -10,7 +10,7 @@ from typing import NamedTuple
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 
-from tasks import backoff, registry
+from tasks import backoff, heartbeat, registry
 from tasks.errors import RetryLater
 from tasks.models import Job
 from tasks.scrub import scrub
@@ -36,14 +36,19 @@ def dead(job: Job, entry: dict, why: str) -> Ending:
 
 
 def unknown(job: Job, why: str, now: datetime) -> Ending:
-    """Offer a job that this code cannot run to other workers, and bury it when none has known it for long."""
+    """Offer a job that this code cannot run to other workers, and bury it when none has known it for long.
+
+    Shape: while a live worker knows it, the time begins anew with each refusal.
+    """
     since = job.unknown_since_at or now
     unknown_s = (now - since).total_seconds()
-    if unknown_s >= settings.JOBS_UNKNOWN_GIVE_UP_S:
+    if heartbeat.is_known_elsewhere(job, now):
+        since = now
+    elif unknown_s >= settings.JOBS_UNKNOWN_GIVE_UP_S:
         entry = failure(job, f"No worker has known how to run it for {unknown_s:.0f} s. {why}", now)
         return dead(job, entry, "no worker knows it")
     first_s, most_s = UNKNOWN_DELAYS_S
-    run_at = now + timedelta(seconds=min(max(unknown_s, first_s), most_s))
+    run_at = now + timedelta(seconds=min(max(2 * unknown_s, first_s), most_s))
     words = f"is left to a worker with other code: {why}"
     return Ending(words, lambda: Job.objects.release_unknown(job, run_at, since), logging.WARNING)
 

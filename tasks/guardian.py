@@ -18,6 +18,7 @@ from django.db import connection
 from tasks import cancelling, endings, locks, shutdown
 from tasks.clock import database_now
 from tasks.executor import WORKER
+from tasks.heartbeat import Heartbeat
 from tasks.models import Job
 from tasks.states import State
 
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 CANCEL_GRACE_S = 1.0
-LOCK = f"worker:{WORKER}"
+LOCK = locks.of_worker(WORKER)
 REASON_WAIT_S = 2.0  # the pool notices a death later than we do
 REASON_KEPT_S = 60.0
 UNEXPLAINED = "Its process ended for an unknown reason."
@@ -34,11 +35,13 @@ UNEXPLAINED = "Its process ended for an unknown reason."
 class Guardian(threading.Thread):
     """Two looks a second.
 
+    It also writes the worker's heartbeat.
     Locks: `worker:<identity>`, held for the process's life. Connections: two, one for the lock, one for the looks.
     """
 
     def __init__(self):
         super().__init__(name="guardian", daemon=True)
+        self.heartbeat = Heartbeat(WORKER, list)  # the worker sets its queues
         self._lock = None
         self._wake = threading.Event()
         self._reasons: dict[int, tuple[float, str]] = {}  # pid: since when, why
@@ -67,6 +70,7 @@ class Guardian(threading.Thread):
             try:
                 self.look()
                 self._is_away = False
+                self.heartbeat.beat()
             except DatabaseError as error:
                 self._database_away(error)
             except Exception:  # without the guardian nobody would look after the children

@@ -77,6 +77,11 @@ class FileLock:
             self._file = -1
 
 
+def of_worker(worker: str) -> str:
+    """Return the name of a worker's liveness lock."""
+    return f"worker:{worker}"
+
+
 def try_hold(name: str, *, is_shared: bool = False) -> PostgresLock | FileLock | None:
     """Take the lock and return it, or None when somebody else has it.
 

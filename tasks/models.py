@@ -182,3 +182,16 @@ class BeatHeartbeat(models.Model):
 
     def __str__(self):
         return f"{self.who} {'firing' if self.is_firing else 'standing by'}"
+
+
+class WorkerHeartbeat(models.Model):
+    """A worker's sign of life and what its code can run, for people and for unknown kinds; its lock says who lives."""
+
+    who = models.CharField(max_length=120, primary_key=True, help_text="As in Job.worker: host:pid:start.")
+    started_at = models.DateTimeField(help_text="Its first sign of life.")
+    seen_at = models.DateTimeField(help_text="The last one; every 10 s, kept for a day.")
+    queues = models.JSONField(help_text="The broker's queues that it takes jobs from.")
+    kinds = models.JSONField(help_text="By name of each kind: its payload version and its parameters.")
+
+    def __str__(self):
+        return f"{self.who} seen {self.seen_at:%Y-%m-%d %H:%M:%S %Z}"

@@ -38,13 +38,13 @@ class Rescue:
             elif now - job.started_at > timedelta(seconds=limit_s + MARGIN_S):
                 rescued += end(job, OVERDUE.format(limit_s), now)
         for worker in gone:
-            locks.forget(lock_of(worker))
+            locks.forget(locks.of_worker(worker))
         return rescued
 
     def _gone(self, workers: set[str]) -> set[str]:
         """Return the workers whose lock was free at two looks some seconds apart."""
-        held = locks.held({lock_of(worker) for worker in workers})
-        free = {worker for worker in workers if lock_of(worker) not in held}
+        held = locks.held({locks.of_worker(worker) for worker in workers})
+        free = {worker for worker in workers if locks.of_worker(worker) not in held}
         self._suspects = {worker: self._suspects.get(worker, monotonic()) for worker in free}
         return {worker for worker, since in self._suspects.items() if monotonic() - since >= LOOKS_APART_S}
 
@@ -56,8 +56,3 @@ def end(job: Job, reason: str, now: datetime) -> int:
     if changed:
         log.warning("job %s.%s %s %s", job.id, job.run, job.kind, ending.words)  # the words hold the reason
     return changed
-
-
-def lock_of(worker: str) -> str:
-    """Return the name of a worker's liveness lock."""
-    return f"worker:{worker}"

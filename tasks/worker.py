@@ -18,6 +18,7 @@ from django.db import connection
 from tasks import endings, executor, locks, shutdown
 from tasks.clock import database_now
 from tasks.guardian import guardian
+from tasks.heartbeat import Heartbeat
 from tasks.models import Job
 from tasks.states import State
 
@@ -66,6 +67,7 @@ class JobStep(bootsteps.StartStopStep):
 
     def start(self, worker):
         """Hold the worker's lock; look after the pool more often than its own 5 s, where there is an event loop."""
+        guardian.heartbeat = Heartbeat(executor.WORKER, lambda: sorted(worker.app.amqp.queues.consume_from))
         guardian.start()
         if worker.use_eventloop:
             worker.timer.call_repeatedly(MAINTAIN_POOL_S, worker.pool.maintain_pool)

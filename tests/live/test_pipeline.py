@@ -3,6 +3,7 @@
 import os
 import signal
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -141,6 +142,27 @@ def test_job_of_new_code_waits_for_a_new_worker(kit):
     old.stop()
     kit.start("worker")
 
+    assert wait_for(job, State.SUCCEEDED).attempts == 1
+
+
+def test_job_of_new_code_outlives_the_old_worker_s_patience_while_the_new_one_is_busy(kit):
+    """The old one has refused it for too long, but sees a live worker that knows it."""
+    kit.start("relay")
+    kit.start("worker", concurrency=1)
+    busy = enqueue("test.long_nap")
+    wait_until(lambda: state(busy) == State.RUNNING)
+    old = kit.start("worker", concurrency=1, env={"TESTJOBS_OLD_CODE": "1"})
+    job = enqueue("test.new")
+    rows = Job.objects.filter(id=job.id, state=State.WAITING)
+    wait_until(lambda: rows.filter(run=1).exists(), message="the old worker has refused it")
+
+    now = database_now()
+    rows.update(unknown_since_at=now - timedelta(seconds=901), run_at=now)
+    wait_until(lambda: rows.filter(run=2).exists(), message="the old worker has refused it again, and it waits")
+
+    old.stop()
+    Job.objects.cancel(busy.id, "user 1", database_now())
+    rows.update(run_at=now)
     assert wait_for(job, State.SUCCEEDED).attempts == 1
 
 
