@@ -1,38 +1,30 @@
 """Run jobs in a worker's child: claim the row, call the handler, finish the row."""
 
 import logging
-import os
-import secrets
-import socket
 import time
 
 from billiard.common import terminate_handler_fired
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import connection, transaction
 
-from tasks import backoff, cancelling, endings, handler_signals, limits, registry, shutdown
+from tasks import cancelling, claiming, endings, handler_signals, registry, shutdown
 from tasks.endings import Ending
 from tasks.errors import RetryLater, Superseded, Unfit
 from tasks.models import Job
+from tasks.outage import DATABASE_AWAY, outlast
 from tasks.running_job import RunningJob
 
 log = logging.getLogger(__name__)
-
-# New at each start of a worker's main process, inherited by its children.
-WORKER = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 # A message is a wake-up: Celery's own cost per message is paid once for many small jobs.
 JOBS_PER_MESSAGE = 20
 SECONDS_PER_MESSAGE = 1.0
 LIMIT_SHARE = 60  # earlier jobs of a message use up at most this part of the last one's soft time limit
 
-DATABASE_AWAY = (OperationalError, InterfaceError)
-
 
 def execute(kind: str, job_id: int, run: int) -> None:
     """Run the job of a message, then further due jobs of its kind for a moment.
 
-    Raises: nothing for a database that is away: at the claim the lost-message rule brings the row back, at the end
-    of a run, after a long wait, rescue does.
+    Raises: nothing for a database that is away: after a long wait, the lost-message rule or rescue brings the row back.
     """
     with handler_signals.held():
         cancelling.listen()
@@ -41,21 +33,16 @@ def execute(kind: str, job_id: int, run: int) -> None:
             if shutdown.has_begun():
                 Job.objects.hand_back(job_id, run)
                 return
-            job, done = limits.claim(kind, job_id, run, **owner()), 0
+            job, done = claiming.claim(kind, job_id, run), 0
             while job is not None:
                 perform(job)
                 done += 1
                 if done == JOBS_PER_MESSAGE or time.monotonic() - started > wake_up_s(job.kind) or shutdown.has_begun():
                     return
-                job = limits.claim_next(kind, job.queue, **owner())
+                job = claiming.claim_next(kind, job.queue)
         except DATABASE_AWAY as error:
             log.warning("job %s: the database is away (%s); the relay brings it back", job_id, type(error).__name__)
             connection.close()
-
-
-def owner() -> dict:
-    """Return who claims: this worker, and this child of its pool."""
-    return {"worker": WORKER, "child_pid": os.getpid()}
 
 
 def wake_up_s(kind: str) -> float:
@@ -133,16 +120,10 @@ def write(job: Job, ending: Ending) -> str:
 
     Units: waits at most the kind's hard time limit; the pool kills the child then at the latest.
     """
-    deadline = time.monotonic() + endings.hard_limit_s(job.kind)
-    for delay_s in backoff.outage_delays_s():
-        try:
-            if connection.errors_occurred:  # in the handler: it may be lost
-                connection.close_if_unusable_or_obsolete()
-            return ending.words if ending.update() else "was ended by somebody else; this run changes nothing"
-        except DATABASE_AWAY as error:
-            if time.monotonic() > deadline or handler_signals.is_ending():
-                raise
-            log.warning("the end of a run waits: the database is away (%s)", type(error).__name__)
-            connection.close()
-            time.sleep(delay_s)
-    raise AssertionError("outage_delays_s does not end")
+
+    def update() -> str:
+        if connection.errors_occurred:  # in the handler: it may be lost
+            connection.close_if_unusable_or_obsolete()
+        return ending.words if ending.update() else "was ended by somebody else; this run changes nothing"
+
+    return outlast(update, "the end of a run", limit_s=endings.hard_limit_s(job.kind))

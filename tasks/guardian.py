@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import threading
+from datetime import timedelta
 from time import monotonic
 
 from celery.worker import state as celery_state
@@ -16,8 +17,8 @@ from django.db import Error as DatabaseError
 from django.db import connection
 
 from tasks import cancelling, endings, locks, shutdown
+from tasks.claiming import WORKER, owner
 from tasks.clock import database_now
-from tasks.executor import WORKER
 from tasks.heartbeat import Heartbeat
 from tasks.models import Job
 from tasks.states import State
@@ -29,6 +30,7 @@ CANCEL_GRACE_S = 1.0
 LOCK = locks.of_worker(WORKER)
 REASON_WAIT_S = 2.0  # the pool notices a death later than we do
 REASON_KEPT_S = 60.0
+REFUSED_WITHIN = timedelta(seconds=10)
 UNEXPLAINED = "Its process ended for an unknown reason."
 
 
@@ -85,16 +87,18 @@ class Guardian(threading.Thread):
             self._lock = locks.try_hold(LOCK)
         for job in Job.objects.filter(worker=WORKER, state=State.RUNNING):
             if job.child_pid == os.getpid():
-                continue  # the main process itself gives back what it does not know
-            if is_gone(job.child_pid):
+                self._give_back_of_main(job)
+            elif is_gone(job.child_pid):
                 self._give_back(job)
-                continue
-            if job.cancel_requested_at is not None:
-                self._cancel(job)
-            if celery_state.should_terminate:
-                tell_of_cold_shutdown(job.child_pid)
+            else:
+                self._stop_if_asked(job)
         self._cancels = {run: since for run, since in self._cancels.items() if monotonic() - since < REASON_KEPT_S}
         self._reasons = {pid: noted for pid, noted in self._reasons.items() if monotonic() - noted[0] < REASON_KEPT_S}
+
+    def _give_back_of_main(self, job: Job) -> None:
+        """Give back what this process has claimed to refuse it, when the database went away before it could."""
+        if database_now() - job.started_at > REFUSED_WITHIN and Job.objects.unclaim(**owner()):
+            log.warning("job %s.%s %s was claimed and not refused: it waits again", job.id, job.run, job.kind)
 
     def _give_back(self, job: Job) -> None:
         """End the run of a dead child, with the reason if the pool tells one within a moment."""
@@ -104,6 +108,12 @@ class Guardian(threading.Thread):
         ending = endings.crashed(job, reason, database_now())
         if ending.update():
             log.warning("job %s.%s %s %s", job.id, job.run, job.kind, ending.words)  # the words hold the reason
+
+    def _stop_if_asked(self, job: Job) -> None:
+        if job.cancel_requested_at is not None:
+            self._cancel(job)
+        if celery_state.should_terminate:
+            tell_of_cold_shutdown(job.child_pid)
 
     def _cancel(self, job: Job) -> None:
         """Stop a running job that somebody has cancelled: its handler first, its process when that did not help."""

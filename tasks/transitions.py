@@ -118,6 +118,11 @@ class JobQuerySet(models.QuerySet):
             state=State.WAITING, relayed_at=None, relays=0, **later
         )
 
+    def unclaim(self, *, worker: str, child_pid: int) -> int:
+        """Undo a claim whose reply was lost, before anything of it has run. Transition: as snooze, without its mark."""
+        lost = self.filter(state=State.RUNNING, worker=worker, child_pid=child_pid)
+        return lost.update(attempts=UNCHARGED, **AGAIN)
+
     def succeed(self, job: "Job") -> int:
         """Finish. Transition: running -> succeeded."""
         return self._mine(job).update(state=State.SUCCEEDED, finished_at=Now(), unknown_since_at=None)

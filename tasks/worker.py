@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from tasks import endings, executor, locks, shutdown
+from tasks import claiming, endings, locks, shutdown
 from tasks.clock import database_now
 from tasks.guardian import guardian
 from tasks.heartbeat import Heartbeat
@@ -67,7 +67,7 @@ class JobStep(bootsteps.StartStopStep):
 
     def start(self, worker):
         """Hold the worker's lock; look after the pool more often than its own 5 s, where there is an event loop."""
-        guardian.heartbeat = Heartbeat(executor.WORKER, lambda: sorted(worker.app.amqp.queues.consume_from))
+        guardian.heartbeat = Heartbeat(claiming.WORKER, lambda: sorted(worker.app.amqp.queues.consume_from))
         guardian.start()
         if worker.use_eventloop:
             worker.timer.call_repeatedly(MAINTAIN_POOL_S, worker.pool.maintain_pool)
@@ -90,7 +90,7 @@ class JobStep(bootsteps.StartStopStep):
 def wait_until_given_back() -> None:
     """Wait until none of this worker's jobs runs. Units: at most GIVE_BACK_S."""
     deadline = time.monotonic() + GIVE_BACK_S
-    running = Job.objects.filter(worker=executor.WORKER, state=State.RUNNING)
+    running = Job.objects.filter(worker=claiming.WORKER, state=State.RUNNING)
     while running.exists() and time.monotonic() < deadline:
         time.sleep(GIVE_BACK_LOOK_S)
 
@@ -135,7 +135,7 @@ def release_unknown(id=None, name=None, **kwargs) -> None:
     if not (job_id.isdigit() and run.isdigit()):
         return  # a plain Celery task, without the promise
     try:
-        if job := Job.objects.claim(int(job_id), int(run), **executor.owner()):
+        if job := Job.objects.claim(int(job_id), int(run), **claiming.owner()):
             ending = endings.unknown(job, f"No task is registered as {name!r} in this worker.", database_now())
             ending.update()
             log.warning("job %s.%s %s", job_id, run, ending.words)

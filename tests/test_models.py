@@ -26,6 +26,7 @@ DO = {
     "interrupt": lambda job, now: Job.objects.interrupt(job, now + LATER),
     "save_checkpoint": lambda job, now: Job.objects.save_checkpoint(job, {"step": 1}),
     "hand_back": lambda job, now: Job.objects.hand_back(job.id, job.run + 1),
+    "unclaim": lambda job, now: Job.objects.unclaim(worker="host:1:1", child_pid=2),
     "release_unknown": lambda job, now: Job.objects.release_unknown(job, now + LATER, now),
     "bury": lambda job, now: Job.objects.bury(job, failed(1)),
     "report_progress": lambda job, now: Job.objects.report_progress(job, 50),
@@ -42,6 +43,7 @@ LEADS_TO = {
     ("retry", State.RUNNING): State.WAITING,
     ("snooze", State.RUNNING): State.WAITING,
     ("release_unknown", State.RUNNING): State.WAITING,
+    ("unclaim", State.RUNNING): State.WAITING,
     ("interrupt", State.RUNNING): State.WAITING,
     ("save_checkpoint", State.RUNNING): State.RUNNING,
     ("hand_back", State.RELAYED): State.WAITING,
@@ -105,6 +107,16 @@ def test_claim_is_refused_for_an_old_run_number():
     assert second is None
 
 
+def test_unclaim_leaves_what_other_processes_run():
+    of_another_worker = row(State.RUNNING, worker="host:1:2")
+    of_another_child = row(State.RUNNING, child_pid=3)
+
+    changed = Job.objects.unclaim(worker="host:1:1", child_pid=2)
+
+    assert changed == 0
+    assert {stored(job.id)["state"] for job in (of_another_worker, of_another_child)} == {State.RUNNING}
+
+
 def test_claim_raises_run_and_charges_an_attempt():
     job = row(State.RELAYED, run=4, attempts=2, relays=3, progress=70)
 
@@ -122,7 +134,7 @@ def test_unrelay_leaves_a_job_that_was_relayed_again():
     assert changed == 0
 
 
-@pytest.mark.parametrize("verb", ["snooze", "release_unknown"])
+@pytest.mark.parametrize("verb", ["snooze", "release_unknown", "unclaim"])
 def test_run_that_did_no_work_costs_no_attempt(verb):
     job = row(State.RUNNING, run=3, attempts=2)
 
