@@ -69,7 +69,7 @@ def snoozed(job: Job, later: RetryLater, now: datetime) -> Ending:
 def failed(job: Job, error: BaseException, now: datetime) -> Ending:
     """Bury the job if trying again cannot help or its attempts are spent; otherwise wait for the next attempt."""
     kind = registry.get(job.kind)
-    sentence = f"{type(error).__name__}: {text_of(error)}"
+    sentence = f"{type(error).__name__}: {text_of(error)}".removesuffix(": ")
     if isinstance(error, SoftTimeLimitExceeded):
         sentence = f"The soft time limit of {soft_limit_s(job.kind):g} s was exceeded."
     entry = failure(job, sentence, now, error)

@@ -20,6 +20,7 @@ from tasks import cancelling, endings, locks, shutdown
 from tasks.claiming import WORKER, owner
 from tasks.clock import database_now
 from tasks.heartbeat import Heartbeat
+from tasks.memory import OomKills
 from tasks.models import Job
 from tasks.states import State
 
@@ -31,6 +32,8 @@ LOCK = locks.of_worker(WORKER)
 REASON_WAIT_S = 2.0  # the pool notices a death later than we do
 REASON_KEPT_S = 60.0
 REFUSED_WITHIN = timedelta(seconds=10)
+KILLED = "SIGKILL"
+OUT_OF_MEMORY = "Its process was killed, probably for lack of memory."
 UNEXPLAINED = "Its process ended for an unknown reason."
 
 
@@ -44,6 +47,7 @@ class Guardian(threading.Thread):
     def __init__(self):
         super().__init__(name="guardian", daemon=True)
         self.heartbeat = Heartbeat(WORKER, list)  # the worker sets its queues
+        self.kills = OomKills(None)  # and its control group
         self._lock = None
         self._wake = threading.Event()
         self._reasons: dict[int, tuple[float, str]] = {}  # pid: since when, why
@@ -83,6 +87,7 @@ class Guardian(threading.Thread):
 
     def look(self) -> None:
         """Hold the lock, and give back the jobs of children that are gone."""
+        self.kills.look()
         if self._lock is None or not self._lock.is_ours():
             self._lock = locks.try_hold(LOCK)
         for job in Job.objects.filter(worker=WORKER, state=State.RUNNING):
@@ -105,6 +110,8 @@ class Guardian(threading.Thread):
         since, reason = self._reasons.setdefault(job.child_pid, (monotonic(), UNEXPLAINED))
         if reason == UNEXPLAINED and monotonic() - since < REASON_WAIT_S:
             return
+        if KILLED in reason and self.kills.explain_one():
+            reason = OUT_OF_MEMORY
         ending = endings.crashed(job, reason, database_now())
         if ending.update():
             log.warning("job %s.%s %s %s", job.id, job.run, job.kind, ending.words)  # the words hold the reason

@@ -19,6 +19,7 @@ from tasks import claiming, endings, locks, shutdown
 from tasks.clock import database_now
 from tasks.guardian import guardian
 from tasks.heartbeat import Heartbeat
+from tasks.memory import OomKills, events_file
 from tasks.models import Job
 from tasks.states import State
 
@@ -68,6 +69,7 @@ class JobStep(bootsteps.StartStopStep):
     def start(self, worker):
         """Hold the worker's lock; look after the pool more often than its own 5 s, where there is an event loop."""
         guardian.heartbeat = Heartbeat(claiming.WORKER, lambda: sorted(worker.app.amqp.queues.consume_from))
+        guardian.kills = OomKills(events_file())
         guardian.start()
         if worker.use_eventloop:
             worker.timer.call_repeatedly(MAINTAIN_POOL_S, worker.pool.maintain_pool)

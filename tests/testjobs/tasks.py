@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 import time
 
@@ -99,6 +100,17 @@ def die(how):
         "segfault": lambda: ctypes.string_at(0),
         "exit": lambda: os._exit(7),
     }[how]()
+
+
+@job("test.eat", **QUICKLY, max_attempts=1)
+def eat():
+    """Ask for more memory than the process may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2**30, hard))
+    try:
+        bytearray(2**31)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @job("test.hog", time_limit_s=2, soft_time_limit_s=1, max_attempts=2, **QUICKLY)
