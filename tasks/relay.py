@@ -176,7 +176,7 @@ class Relay:
             self._next_look = monotonic() + LOOK_S
             for queue in queues:
                 return_lost(queue, self.broker, now)
-            self.rescue.step(now)
+            self.rescue.step(now, monotonic())
         paces = [self._relay(queue, now) for queue in queues if claimable(now).filter(queue=queue).exists()]
         return min(paces, key=lambda pace: pace.value, default=Pace.IDLE)
 
