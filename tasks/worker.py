@@ -9,6 +9,7 @@ import time
 from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import TimeLimitExceeded
 from celery import bootsteps, current_app
+from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.signals import task_unknown, worker_process_init, worker_ready, worker_shutting_down
 from celery.worker.request import Request
 from django.conf import settings
@@ -65,6 +66,15 @@ class JobStep(bootsteps.StartStopStep):
     """Start the guardian before the first message, and note the end of the worker's life early."""
 
     requires = {"celery.worker.components:Pool"}
+
+    def __init__(self, worker, **kwargs):
+        """Refuse a pool that keeps no time limits and whose jobs cannot be told from the worker.
+
+        Raises: SystemExit.
+        """
+        if not issubclass(worker.pool_cls, PreforkPool):
+            raise SystemExit("This worker does not start: jobs need the prefork pool; leave out -P and --pool.")
+        super().__init__(worker, **kwargs)
 
     def start(self, worker):
         """Hold the worker's lock; look after the pool more often than its own 5 s, where there is an event loop."""

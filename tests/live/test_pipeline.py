@@ -177,6 +177,18 @@ def test_worker_without_relay_says_that_jobs_will_wait(kit):
     assert "No relay" not in served.output
 
 
+@pytest.mark.rung("sqlite+filesystem")
+@pytest.mark.parametrize("pool", ["threads", "solo"])
+def test_worker_with_a_pool_that_keeps_no_time_limit_does_not_start(kit, pool):
+    """Celery takes it without a word, and then neither limits nor cancelling hold."""
+    worker = kit.start("worker", "-P", pool, wait=False)
+
+    code = worker.wait()
+
+    assert code == 1
+    assert worker.output.splitlines()[-1].startswith("This worker does not start: jobs need the prefork pool")
+
+
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
 def test_relay_stops_between_steps(kit, signal_number):
     """It ends with 0, and leaves no job half handed over."""
