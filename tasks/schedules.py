@@ -181,4 +181,6 @@ def fingerprint(row: PeriodicTask) -> str:
     parts += [row.clocked and row.clocked.clocked_time]
     if row.crontab:
         parts += [row.zone, row.crontab.day_of_week, *(getattr(row.crontab, field) for field in CRONTAB_FIELDS)]
+    if row.expires:
+        parts += [row.expires]
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()

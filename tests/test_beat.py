@@ -289,6 +289,30 @@ def test_edited_time_zone_counts_at_the_next_step():
     assert following == NOON + 6 * HOUR
 
 
+def test_shortened_expiry_counts_at_the_next_step():
+    """By an update that sends no signal."""
+    schedule(expires=NOON + 30 * DAY)
+    fire_due(NOON + HOUR)
+    PeriodicTask.objects.update(expires=NOON + 90 * MINUTE)
+
+    fire_due(NOON + 2 * HOUR)
+
+    assert keys() == ["Nightly @ 2026-01-05T13:00:00+00:00"]
+
+
+def test_schedule_prolonged_after_its_end_does_not_fire_backwards():
+    """Ended three days ago: the next hour fires, not the last."""
+    schedule(expires=NOON + 90 * MINUTE)
+    fire_due(NOON + HOUR)
+    fire_due(NOON + 2 * HOUR)
+    PeriodicTask.objects.update(expires=NOON + 30 * DAY)
+
+    fire_due(NOON + 3 * DAY + 5 * MINUTE)
+    fire_due(NOON + 3 * DAY + HOUR)
+
+    assert keys() == ["Nightly @ 2026-01-05T13:00:00+00:00", "Nightly @ 2026-01-08T13:00:00+00:00"]
+
+
 def test_slot_that_an_edit_asks_for_within_the_moment_before_it_is_seen_fires():
     """Saved at noon for a second later, seen two seconds later."""
     clocked = ClockedSchedule.objects.create(clocked_time=NOON + DAY)
