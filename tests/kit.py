@@ -187,8 +187,7 @@ class Kit:
         return command + ([f"--queues={','.join(map(broker_queue, queues))}"] if queues else [])
 
     def _beat(self) -> list[str]:
-        schedule = str(self.folder / "beat-schedule")
-        return [PYTHON, "-m", "celery", "-A", "project", "beat", "--loglevel=INFO", "--pidfile=", "-s", schedule]
+        return serve.beat().command
 
     def _web(self, port: int) -> list[str]:
         return [

@@ -1,6 +1,6 @@
 """Schedules in Django admin: what the forms refuse and say, what the list shows, what its actions do."""
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -10,8 +10,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
 
+from tasks.admin_schedules import ahead
 from tasks.firing import fire_due
 from tasks.models import BeatHeartbeat, Job, ScheduleState
+from tasks.schedules import schedules
 
 pytestmark = pytest.mark.django_db
 
@@ -141,6 +143,18 @@ def test_form_shows_the_next_slots_and_runs_no_script_of_its_own(boss):
     assert "periodic-task-overrides" not in page
 
 
+def test_slots_shown_are_those_that_fire():
+    """Nine in Moscow is six in UTC, in the list as in beat."""
+    PeriodicTask.objects.all().delete()
+    schedule(crontab=crontab(hour="9", timezone="Europe/Moscow"))
+
+    following = fire_due(timezone.now())
+
+    shown = ahead(schedules().get(name="Hourly"), timezone.now())
+    assert shown[0] == following
+    assert {slot.astimezone(UTC).hour for slot in shown} == {6} and len(shown) == 5
+
+
 # -- the forms of crontabs and intervals --------------------------------------------------------
 
 
@@ -196,14 +210,18 @@ def test_unknown_time_zone_breaks_neither_the_list_nor_a_form(boss):
     assert all("Mars/Base" in page.content.decode() for page in pages)
 
 
-def test_list_warns_while_no_beat_fires(boss):
-    """And is quiet while one does."""
-    alone = boss.get(LIST).content.decode()
-    BeatHeartbeat.objects.create(who="host:1", is_firing=True, seen_at=timezone.now())
+@pytest.mark.parametrize(
+    ("silent_s", "is_firing", "warns"), [(None, True, True), (0, True, False), (21, True, True), (0, False, True)]
+)
+def test_list_warns_while_no_beat_fires(boss, silent_s, is_firing, warns):
+    """None was ever there, one does, one has hung for 21 s, one only stands by."""
+    if silent_s is not None:
+        seen_at = timezone.now() - timedelta(seconds=silent_s)
+        BeatHeartbeat.objects.create(who="host:1", is_firing=is_firing, seen_at=seen_at)
 
-    served = boss.get(LIST).content.decode()
+    page = boss.get(LIST).content.decode()
 
-    assert ("No beat is firing" in alone, "No beat is firing" in served) == (True, False)
+    assert ("No beat is firing" in page) is warns
 
 
 def test_list_asks_the_database_as_often_for_twenty_schedules_as_for_one(boss):

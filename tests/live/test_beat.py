@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from time import monotonic
 
@@ -12,10 +14,12 @@ from django.db import connection
 from django_celery_beat.models import ClockedSchedule, IntervalSchedule, PeriodicTask
 
 from tasks import locks
-from tasks.beat import LOCK, WEDGED_AFTER_S
+from tasks.beat import LOCK, STEP_S, WEDGED_AFTER_S
 from tasks.clock import database_now
+from tasks.management.commands import serve
 from tasks.models import BeatHeartbeat, Job, ScheduleState
 from tests.kit import wait_until
+from tests.services import need
 
 # Beat speaks to the database alone: once for each is enough.
 pytestmark = pytest.mark.rung("sqlite+filesystem", "postgresql+filesystem")
@@ -147,6 +151,38 @@ def scalar(sql: str):
     with connection.cursor() as cursor:
         cursor.execute(sql)
         return cursor.fetchone()[0]
+
+
+@pytest.mark.rung("postgresql+filesystem")
+def test_beats_of_two_hosts_fire_each_slot_once(kit):
+    """The lock is the database's, so a host's name decides nothing; killed on one host, it goes on on the other."""
+    row = every_second()
+    firing, [other] = firing_and_standing_by([beat_of_host(kit, name) for name in ("host-a", "host-b")])
+    wait_for_more(1)
+    hosts = {who.partition(":")[0] for who in BeatHeartbeat.objects.values_list("who", flat=True)}
+
+    firing.kill()
+
+    other.wait_for_line(FIRES, timeout=10)
+    wait_for_more(1)
+    assert hosts == {"host-a", "host-b"}
+    assert_each_slot_once(row)
+
+
+def beat_of_host(kit, name: str):
+    """Start a beat that sees another host name, in a UTS namespace of its own."""
+    named = [
+        need("unshare", "util-linux"),
+        "--uts",
+        "--map-root-user",
+        "sh",
+        "-c",
+        f'hostname {name} && exec "$@"',
+        "sh",
+    ]
+    if subprocess.run([*named, "true"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody have another host name: unshare --uts is refused")
+    return kit.run(name, [*named, *serve.beat().command])
 
 
 # -- the lock is lost ---------------------------------------------------------------------------
@@ -315,6 +351,49 @@ def test_beat_that_hangs_in_a_step_ends_itself(kit):
     wait_for_more(2, timeout=15)
 
 
+@pytest.mark.rung("postgresql+filesystem")
+def test_frozen_beat_starves_its_watchdog_and_shows_its_age_until_it_is_killed(kit, tmp_path):
+    """It holds the lock, so nobody fires; what a service manager then does is what ends it."""
+    row = every_second()
+    with watchdog(tmp_path / "notify") as manager:
+        frozen = kit.start("beat", env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        wait_for_more(1)
+        standing_by = kit.start("beat")
+        standing_by.wait_for_line(STANDS_BY)
+
+        os.kill(frozen.pid, signal.SIGSTOP)
+        fired_before = heard_to_the_end(manager) and fired()
+        seen = BeatHeartbeat.objects.get(is_firing=True).seen_at
+        stood_by = BeatHeartbeat.objects.filter(is_firing=False, seen_at__gt=seen + timedelta(seconds=5))
+        wait_until(stood_by.exists, 15, "the other one has stood by for a while")
+
+        assert heard_to_the_end(manager) == 0
+        assert BeatHeartbeat.objects.get(is_firing=True).seen_at == seen
+        assert fired() == fired_before
+    frozen.kill()
+    standing_by.wait_for_line(FIRES, timeout=10)
+    wait_for_more(2)
+    assert_each_slot_once(row)
+
+
+@contextmanager
+def watchdog(path):
+    """Listen as a service manager does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        yield manager
+
+
+def heard_to_the_end(manager: socket.socket) -> int:
+    """Return how many signs of life came until there was none for twice the time between two."""
+    manager.settimeout(2 * STEP_S)
+    heard = 0
+    with suppress(TimeoutError):
+        while manager.recv(100):
+            heard += 1
+    return heard
+
+
 # -- its surroundings ---------------------------------------------------------------------------
 
 
@@ -341,8 +420,7 @@ def test_beat_stops_at_once_and_gives_its_lock_back(kit):
 
 def test_beat_feeds_the_watchdog_of_its_service_manager(kit, tmp_path):
     """After each step, also while it stands by."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(str(tmp_path / "notify"))
+    with watchdog(tmp_path / "notify") as manager:
         manager.settimeout(15)
 
         kit.start("beat", env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
