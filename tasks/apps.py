@@ -14,4 +14,6 @@ class TasksConfig(AppConfig):
     def ready(self):
         """Register the handlers; enqueue needs their signatures also where no worker runs."""
         autodiscover_modules("tasks")
-        from tasks import checks, worker  # noqa: F401
+        from tasks import checks, filesystem, worker  # noqa: F401
+
+        filesystem.install()

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from celery import current_app
@@ -58,6 +59,28 @@ def test_message_holds_the_job_and_its_run_only(broker):
     assert message.decode()[0] == [job.id, 1]
     assert (message.headers["id"], message.headers["task"]) == (f"{job.id}.1", "test.echo")
     assert "personal" not in f"{message.body}{message.headers}{message.properties}"
+
+
+@ON_FILES
+def test_reader_never_meets_a_message_that_is_only_half_written(broker):
+    """A worker that did would end by it."""
+    count = 500
+
+    def take_all() -> int:
+        with current_app.connection_for_read() as connection:
+            reader = current_app.amqp.queues[broker_queue("default")](connection.default_channel)
+            taken = 0
+            while taken < count:
+                taken += reader.get(no_ack=True) is not None
+            return taken
+
+    with ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(take_all)
+        for number in range(count):
+            if not taken.done():  # it fails at once when it meets one
+                broker.publish(Job(id=number, kind="test.echo", queue="default"))
+
+    assert taken.result() == count
 
 
 def test_depth_is_the_number_of_messages_in_that_queue(broker):

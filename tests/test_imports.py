@@ -35,6 +35,7 @@ SPEAKS_CELERY = {
     "tasks.endings",
     "tasks.handler_signals",
     "tasks.guardian",
+    "tasks.filesystem",
     "tasks.worker",
     "tasks.apps",
 }
