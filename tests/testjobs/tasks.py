@@ -123,6 +123,12 @@ def hog():
             Effect.objects.create(note="test.hog")
 
 
+@job("test.needs_effect", **QUICKLY)
+def needs_effect(note):
+    """Read what was written in the transaction that enqueued this."""
+    Effect.objects.get(note=note)
+
+
 @job("test.noop")
 def noop():
     """Do nothing, so that only the way through is measured."""
