@@ -12,6 +12,7 @@ ANN = {"name": "Ann", "email": "ann@example.com", "password": "seven blue kettle
 REFUSED = [
     ({"name": ""}, "This field is required."),
     ({"name": "x" * 300}, "at most 150 characters"),
+    ({"name": "x" * 1_000_000}, "at most 150 characters"),
     ({"name": "Ann\r\nBcc: eve@example.com"}, "no line breaks"),
     ({"name": "Ann\x1b[31m"}, "no line breaks"),
     ({"name": "Ann\u202ennA"}, "no line breaks"),

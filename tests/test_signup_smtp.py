@@ -1,6 +1,9 @@
 """A real mail server refuses: for good or for now, and no address gets into an error."""
 
+import socket
 from contextlib import contextmanager
+from email import message_from_bytes
+from smtplib import SMTPServerDisconnected
 
 import pytest
 from aiosmtpd.controller import Controller
@@ -37,6 +40,8 @@ class MailServer:
     async def handle_DATA(self, server, session, envelope):
         """Answer the mail itself."""
         self.taken.append(envelope)
+        if self.replies.get("data") == "cut":
+            server.transport.abort()
         return self.replies.get("data", "250 OK")
 
 
@@ -135,3 +140,29 @@ def test_mail_in_other_scripts_passes_a_real_server(db, smtp):
     envelope = server.taken[0]
     assert envelope.rcpt_tos == ["anna+x@xn--mller-kva.example"]
     assert "Hello Анна 🦊," in envelope.content.decode()
+
+
+def test_mail_server_that_says_nothing_holds_an_attempt_for_ten_seconds_at_most(request_of_ann, settings):
+    """It takes the connection and is silent; without a timeout the attempt would last for ever."""
+    assert settings.EMAIL_TIMEOUT == 10
+    settings.EMAIL_BACKEND, settings.EMAIL_HOST = "django.core.mail.backends.smtp.EmailBackend", "127.0.0.1"
+    settings.EMAIL_TIMEOUT = 0.2
+
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(OSError, match="timed out") as caught:
+        settings.EMAIL_PORT = silent.getsockname()[1]
+        confirmation_email(request_id=request_of_ann.id)
+
+    assert not get("signup.confirmation_email").is_permanent(caught.value)
+
+
+def test_connection_cut_after_the_mail_was_taken_sends_a_copy_with_the_same_message_id(request_of_ann, smtp):
+    """Nobody can tell whether it arrived; the receiver can tell that both are one."""
+    with smtp(data="cut") as server:
+        with pytest.raises(SMTPServerDisconnected) as caught:
+            confirmation_email(request_id=request_of_ann.id)
+        server.replies.clear()
+        confirmation_email(request_id=request_of_ann.id)
+
+    ids = [message_from_bytes(envelope.content)["Message-ID"] for envelope in server.taken]
+    assert len(ids) == 2 and len(set(ids)) == 1
+    assert not get("signup.confirmation_email").is_permanent(caught.value)
