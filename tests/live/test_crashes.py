@@ -11,7 +11,7 @@ from tasks.api import draft, enqueue, enqueue_many
 from tasks.clock import database_now
 from tasks.models import Job
 from tasks.states import State
-from tests.kit import wait_until
+from tests.kit import Process, wait_until
 from tests.testjobs.models import Effect
 
 
@@ -35,14 +35,24 @@ def wait_for(job: Job, *states: str, run: int | None = None, timeout: float = 30
     return wait_until(found, timeout, f"job {job.id} is {states}, run {run}; it is {job_of(job).state}")
 
 
+def two_workers(kit) -> list[Process]:
+    """Start two, so that another is there as soon as one dies."""
+    return [kit.start("worker") for _ in range(2)]
+
+
+def running_in(job: Job, workers: list[Process]) -> Process:
+    """Return the worker that runs a job."""
+    pid = int(job.worker.split(":")[1])
+    return next(worker for worker in workers if worker.pid == pid)
+
+
 def test_job_of_a_killed_worker_runs_again_on_another_within_10_s(kit):
     """kill -9 of main and children in mid-job: the other worker runs it as attempt 2."""
     kit.start("relay")
-    first = kit.start("worker")
-    job = wait_for(enqueue("test.nap", seconds=8), State.RUNNING)
-    kit.start("worker")
+    workers = two_workers(kit)
+    job = wait_for(enqueue("test.nap", seconds=4), State.RUNNING)
 
-    os.killpg(first.pid, signal.SIGKILL)
+    os.killpg(running_in(job, workers).pid, signal.SIGKILL)
 
     again = wait_for(job, State.RUNNING, run=2, timeout=10)
     assert (again.attempts, again.worker != job.worker) == (2, True)
@@ -50,16 +60,22 @@ def test_job_of_a_killed_worker_runs_again_on_another_within_10_s(kit):
     assert wait_for(job, State.SUCCEEDED).attempts == 2
 
 
-def test_killed_main_process_alone_is_a_dead_worker_too(kit):
-    """Its children end with it, so nothing holds its lock."""
+def test_main_process_killed_alone_while_it_drains_is_a_dead_worker_too(kit):
+    """Its children end with it, and what a handler left running does not hold its lock."""
     kit.start("relay")
-    first = kit.start("worker")
-    job = wait_for(enqueue("test.nap", seconds=8), State.RUNNING)
-    kit.start("worker")
+    workers = two_workers(kit)
+    job = wait_for(enqueue("test.leave_behind", seconds=4), State.RUNNING)
+    first = running_in(job, workers)
+    wait_until(lambda: Effect.objects.exists(), 10, "the handler has forked")
 
+    first.terminate()
+    first.wait_for_line("Warm shutdown")
     first.kill()
 
     wait_for(job, State.RUNNING, run=2, timeout=10)
+    os.kill(int(Effect.objects.earliest("id").value), signal.SIGKILL)  # it has lived until now
+    wait_for(job, State.SUCCEEDED)
+    os.kill(int(Effect.objects.latest("id").value), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +135,31 @@ def test_frozen_worker_is_not_declared_dead(kit):
     os.killpg(worker.pid, signal.SIGCONT)
 
     assert wait_for(job, State.SUCCEEDED).run == 1
+
+
+@pytest.mark.rung("postgresql+redis")
+def test_worker_frozen_past_a_hard_limit_loses_its_job_and_its_message_to_another(kit):
+    """From outside, 15 s after the limit; when it wakes up, it changes nothing."""
+    kit.extra_env = {"JOBS_LOST_GRACE_S": "2"}
+    kit.start("relay")
+    workers = two_workers(kit)
+    job = wait_for(enqueue("test.limited_nap", seconds=1.5), State.RUNNING)
+    frozen = running_in(job, workers)
+
+    os.killpg(frozen.pid, signal.SIGSTOP)
+    others = enqueue_many(draft("test.echo", value=number) for number in range(10))
+    for other in others:  # one message lies in the frozen worker's connection
+        wait_for(other, State.SUCCEEDED, timeout=20)
+    done = wait_for(job, State.SUCCEEDED, timeout=30)
+    os.killpg(frozen.pid, signal.SIGCONT)
+    wait_for(enqueue("test.echo", value="after"), State.SUCCEEDED)
+    frozen.terminate()
+    frozen.wait(20)
+
+    assert (done.run, done.attempts) == (2, 2)
+    assert "ran past its hard time limit of 2 s" in done.history[0]["error"]
+    assert job_of(job).finished_at == done.finished_at
+    assert Effect.objects.filter(note="test.echo").count() == 11
 
 
 def test_warm_shutdown_finishes_what_runs(kit):

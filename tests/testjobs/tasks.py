@@ -91,6 +91,23 @@ def long_nap(seconds=60):
     time.sleep(seconds)
 
 
+@job("test.limited_nap", soft_time_limit_s=1.9, time_limit_s=2, **QUICKLY)
+def limited_nap(seconds):
+    """Take nearly as long as the limits allow."""
+    time.sleep(seconds)
+
+
+@job("test.leave_behind", **QUICKLY)
+def leave_behind(seconds):
+    """Leave a process behind that was forked and goes on, and write its pid."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    Effect.objects.create(note="test.leave_behind", value=pid)
+    time.sleep(seconds)
+
+
 @job("test.die", **QUICKLY)
 def die(how):
     """End the process that runs this, in one of the ways a process ends."""
