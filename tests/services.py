@@ -184,7 +184,10 @@ class Postgresql(Server):
         return f"postgresql://postgres@{HOST}:{self.port}/postgres"
 
     def command(self) -> list[str]:
-        """Return how it is started; the data folder is made first if there is none. fsync is off: tests only."""
+        """Return how it is started; the data folder is made first if there is none.
+
+        fsync is off, for tests only: what was committed survives a crash of PostgreSQL, not one of the machine.
+        """
         data = self.folder / "data"
         if not data.exists():
             if os.geteuid() == 0:
@@ -194,7 +197,7 @@ class Postgresql(Server):
             if made.wait(timeout=60):
                 raise RuntimeError("initdb failed:\n" + (self.folder / "log").read_text()[-2000:])
         options = {"listen_addresses": HOST, "port": self.port, "max_connections": 200, "fsync": "off"}
-        options |= {"unix_socket_directories": "", "synchronous_commit": "off", "full_page_writes": "off"}
+        options |= {"unix_socket_directories": "", "full_page_writes": "off"}
         return [self.binary(), "-D", str(data), *(word for n, v in options.items() for word in ("-c", f"{n}={v}"))]
 
     def answers(self) -> bool:

@@ -1,0 +1,219 @@
+"""What must be true at the end. Each check yields what is not, in words."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tasks.endings import FREE_INTERRUPTIONS
+from tasks.history import FAILURES_KEPT
+from tasks.models import Job
+from tasks.states import LIVE, State
+from tests.chaos import tasks
+from tests.chaos.marks import ENDS, SNOOZE, START, Mark
+from tests.chaos.stream import KEY, ROLLED_BACK_KEY
+from tests.chaos.system import Freeze
+
+# Why a run may fail through no fault of its kind: its process or its database was taken away.
+PROCESS_GONE = (
+    "Its process was lost",
+    "Its process ended for an unknown reason.",
+    "Its worker's process is gone.",
+    "Its worker was stopped while it ran",
+    "It ran past its hard time limit",
+    "The hard time limit",
+    "The end of the run could not be written",
+)
+DATABASE_GONE = ("OperationalError:", "InterfaceError:")
+TOO_SLOW = ("The soft time limit",)
+BY_FAULTS = PROCESS_GONE + DATABASE_GONE + TOO_SLOW
+
+
+class Complaint(NamedTuple):
+    """What is wrong, and with which job if it is one job's."""
+
+    sentence: str
+    job: int | None = None
+
+
+@dataclass
+class Found:
+    """All that is known at the end. Shape: effects counts rows by job id, as text."""
+
+    jobs: list[Job] = field(default_factory=list)
+    marks: dict[int, list[Mark]] = field(default_factory=dict)
+    effects: Counter[str] = field(default_factory=Counter)
+    enqueued: set[int] = field(default_factory=set)
+    rolled_back: set[int] = field(default_factory=set)
+    freezes: list[Freeze] = field(default_factory=list)
+    complaints: list[Complaint] = field(default_factory=list)  # what the run itself has seen going wrong
+
+    def runs(self, job_id: int) -> dict[int, list[Mark]]:
+        """Return a job's marks by run."""
+        by_run = defaultdict(list)
+        for mark in self.marks.get(job_id, []):
+            by_run[mark.run].append(mark)
+        return dict(sorted(by_run.items()))
+
+
+Check = Callable[[Found], Iterator[Complaint]]
+
+
+def failures(job: Job) -> list[dict]:
+    """Return the failed runs that the row remembers."""
+    return [entry for entry in job.history if entry["what"] == "failed"]
+
+
+def nothing_was_lost(found: Found) -> Iterator[Complaint]:
+    """Each acknowledged job is one row, and a rolled back one is none."""
+    rows = Counter(job.unique_key for job in found.jobs)
+    for number in found.enqueued:
+        if rows[f"{KEY}{number}"] != 1:
+            yield Complaint(f"job number {number} was enqueued and has {rows[f'{KEY}{number}']} rows.")
+    for number in found.rolled_back:
+        if rows[f"{ROLLED_BACK_KEY}{number}"]:
+            yield Complaint(f"job number {number} was rolled back and has a row.")
+
+
+def every_job_has_its_own_end(found: Found) -> Iterator[Complaint]:
+    """It succeeded, or is dead for the reason that its kind has, or for its few attempts' being taken by faults."""
+    for job in found.jobs:
+        spec = tasks.SPECS[job.kind]
+        if job.state in LIVE:
+            yield Complaint(f"is {job.state} still, run {job.run}, relayed {job.relays} times.", job.id)
+        elif job.state != spec.end:
+            errors = [entry["error"] for entry in failures(job)]
+            yield Complaint(f"is {job.state} and should be {spec.end}: {errors[-1:]}.", job.id)
+        elif job.state == State.DEAD and not died_properly(job, spec):
+            yield Complaint(f"is dead after {job.attempts} attempts for {failures(job)[-1:]}.", job.id)
+
+
+def died_properly(job: Job, spec: tasks.Spec) -> bool:
+    """Tell whether a dead job's last error is its own, or a fault's at the last of its few attempts."""
+    if not (errors := failures(job)):
+        return False
+    is_own = errors[-1]["error"].startswith(spec.reason)
+    is_spent = job.attempts == job.max_attempts
+    if job.kind == "chaos.permanent":
+        return is_own
+    return is_spent and (is_own or errors[-1]["error"].startswith(BY_FAULTS))
+
+
+def every_failure_has_a_known_reason(found: Found) -> Iterator[Complaint]:
+    """A kind's own error, or a fault's."""
+    for job in found.jobs:
+        known = BY_FAULTS + tasks.SPECS[job.kind].own_errors
+        for entry in failures(job):
+            if not entry["error"].startswith(known):
+                yield Complaint(f"failed in run {entry['run']} for an unexpected reason: {entry['error']}", job.id)
+
+
+def effects_are_as_promised(found: Found) -> Iterator[Complaint]:
+    """Exactly one of an atomic job that succeeded, none of a dead one, at least one of the others."""
+    for job in found.jobs:
+        effects = found.effects[str(job.id)]
+        wanted = tasks.SPECS[job.kind].effects
+        is_right = {tasks.ONCE: effects == 1, tasks.SOME: effects >= 1, tasks.NONE: effects == 0}[wanted]
+        if job.state == State.SUCCEEDED and not is_right:
+            yield Complaint(f"left {effects} effects instead of {wanted}.", job.id)
+        if job.state == State.DEAD and effects:
+            yield Complaint(f"is dead and left {effects} effects.", job.id)
+
+
+def attempts_match(found: Found) -> Iterator[Complaint]:
+    """Each run was charged, or was an interruption or a snooze; each charged failure stands in the history."""
+    for job in found.jobs:
+        snoozes = sum(mark.what == SNOOZE for mark in found.marks.get(job.id, []))
+        uncharged = job.run - job.attempts
+        if not job.interruptions <= uncharged <= job.interruptions + snoozes:
+            yield Complaint(
+                f"has {job.run} runs, {job.attempts} attempts, {job.interruptions} interruptions, {snoozes} snoozes.",
+                job.id,
+            )
+        if job.attempts > job.max_attempts or job.interruptions > FREE_INTERRUPTIONS:
+            yield Complaint(f"has {job.attempts} attempts and {job.interruptions} interruptions: too many.", job.id)
+        failed = job.attempts - (job.state == State.SUCCEEDED)
+        if job.state not in LIVE and len(failures(job)) != min(failed, FAILURES_KEPT):
+            yield Complaint(f"has {failed} failed attempts and {len(failures(job))} of them in its history.", job.id)
+
+
+def every_run_started_once(found: Found) -> Iterator[Complaint]:
+    """Each run has one start; one without was taken away before its first line, and the row says so."""
+    for job in found.jobs:
+        starts = Counter(mark.run for mark in found.marks.get(job.id, []) if mark.what == START)
+        for run, times in starts.items():
+            if times > 1 or not 1 <= run <= job.run:
+                yield Complaint(f"started run {run} {times} times; the row has {job.run} runs.", job.id)
+        gone = {entry["run"] for entry in failures(job) if entry["error"].startswith(PROCESS_GONE + DATABASE_GONE)}
+        oldest_known = min((entry["run"] for entry in failures(job)), default=0) if is_history_full(job) else 0
+        unexplained = [run for run in range(max(1, oldest_known), job.run + 1) if run not in starts.keys() | gone]
+        if len(unexplained) > job.interruptions:
+            yield Complaint(f"has no start of the runs {unexplained}, {job.interruptions} interruptions.", job.id)
+        if job.state == State.SUCCEEDED and job.run not in starts:
+            yield Complaint(f"succeeded in run {job.run} without having started it.", job.id)
+
+
+def is_history_full(job: Job) -> bool:
+    """Tell whether older failures are forgotten."""
+    return len(failures(job)) == FAILURES_KEPT
+
+
+def no_run_overlapped_another(found: Found) -> Iterator[Complaint]:
+    """A run that was still working when the next one started had a frozen process."""
+    for job in found.jobs:
+        runs = list(found.runs(job.id).values())
+        for run, following in zip(runs, runs[1:], strict=False):
+            late_s = max(mark.at for mark in run) - min(mark.at for mark in following)
+            if late_s > 0 and not was_frozen(run, found.freezes):
+                yield Complaint(f"run {run[0].run} went on for {late_s:.2f} s in run {following[0].run}.", job.id)
+
+
+def was_frozen(run: list[Mark], freezes: list[Freeze]) -> bool:
+    """Tell whether a run's worker was frozen between the run's first mark and its last."""
+    first, last = run[0], run[-1]
+    return any(freeze.group == first.group and first.at < freeze.until and freeze.since < last.at for freeze in freezes)
+
+
+def no_rate_was_exceeded(found: Found) -> Iterator[Complaint]:
+    """Of a kind limited to R a second, no second saw more than R starts."""
+    for kind, limit in tasks.RATE_LIMITED.items():
+        ids = {job.id for job in found.jobs if job.kind == kind}
+        starts = sorted(mark.at for job_id in ids for mark in found.marks.get(job_id, []) if mark.what == START)
+        for first, following in zip(starts, starts[limit:], strict=False):
+            if following - first < 1.0:
+                yield Complaint(f"{kind}: {limit + 1} starts within {following - first:.3f} s; {limit} is the limit.")
+
+
+def nothing_went_wrong_in_the_run(found: Found) -> Iterator[Complaint]:
+    """What only the run itself could see: ends of processes, the broker, locks."""
+    yield from found.complaints
+
+
+CHECKS: list[Check] = [
+    nothing_was_lost,
+    every_job_has_its_own_end,
+    every_failure_has_a_known_reason,
+    effects_are_as_promised,
+    attempts_match,
+    every_run_started_once,
+    no_run_overlapped_another,
+    no_rate_was_exceeded,
+    nothing_went_wrong_in_the_run,
+]
+
+
+def complaints(found: Found) -> list[Complaint]:
+    """Return everything that is not as promised."""
+    return [complaint for check in CHECKS for complaint in check(found)]
+
+
+def recovery_s(found: Found, kills: list) -> list[float]:
+    """Return how long each job waited from a kill of its process to its next start. Units: seconds."""
+    waits = []
+    for kill in kills:
+        for marks in found.marks.values():
+            before = [mark for mark in marks if mark.at <= kill.at]
+            if before and kill.pid in (before[-1].pid, before[-1].group) and before[-1].what not in ENDS:
+                following = [mark.at for mark in marks if mark.at > kill.at and mark.what == START]
+                waits += [following[0] - kill.at] if following else []
+    return waits
