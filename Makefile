@@ -1,9 +1,11 @@
 # make demo and make test are all a newcomer needs. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint lock clean
+.PHONY: help demo test chaos bench lint lock clean
 
 PORT ?= 8000
 FLOWER_PORT ?= 5555
+DURATION ?= 120
+SEED ?= 1
 # The first one that is new enough; if there is none, deploy/prepare.py says so. Choose another: make demo PYTHON=...
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
@@ -25,6 +27,10 @@ demo: ## Run the whole kit here, without any server: sign up and watch the jobs 
 test: lint ## Set up whatever the tests need, then run them on every rung
 	@.venv/bin/python -m tests.machine
 	@.venv/bin/python -m tests.rungs -q
+
+chaos: ## Kill things at random for DURATION=120 seconds, then check that nothing was lost (SEED=1)
+	$(SET_UP) requirements-dev.txt
+	@.venv/bin/python -m tests.chaos --duration $(DURATION) --seed $(SEED)
 
 bench: ## Print what things cost, on PostgreSQL and Redis
 	$(SET_UP) requirements-dev.txt

@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--rung", choices=RUNGS, default="postgresql+redis")
     parser.add_argument("--duration", type=float, default=120, help="seconds of faults (default: 120)")
     parser.add_argument("--seed", type=int, default=1, help="the same seed, the same faults and jobs (default: 1)")
+    parser.add_argument("--keep", action="store_true", help="keep the logs also when nothing went wrong")
     options = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="kit-chaos-"))
     base.chmod(0o711)  # PostgreSQL runs as another user and must reach its folder below
@@ -27,7 +28,7 @@ def main() -> int:
         os.environ |= environment(options.rung, base, stack) | QUICK
         os.environ["DJANGO_SETTINGS_MODULE"] = "tests.chaos.settings"
         code = run(base, options)
-    if not code:
+    if not code and not options.keep:
         shutil.rmtree(base)
     return code
 

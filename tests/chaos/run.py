@@ -10,6 +10,7 @@ from random import Random
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
+from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from tasks.models import Job
@@ -22,8 +23,8 @@ from tests.chaos.stream import Stream
 from tests.chaos.system import System
 from tests.testjobs.models import Effect
 
-JOBS_PER_SECOND = 3.0  # bursts double it
-FAULT_GAP_S = (0.5, 3.0)
+BURSTS_PER_SECOND = 2.0  # of two jobs on average
+FAULT_GAP_S = (1.0, 5.0)  # a worker takes some seconds of CPU to start: shorter ones would only test starts
 STEP_S = 0.02
 PROGRESS_S = 10.0
 READY_S, BEAT_S, QUIET_S = 60.0, 30.0, 150.0
@@ -85,7 +86,7 @@ class Run:
 
     def __init__(self, logs: Path, *, seed: int, duration_s: float):
         self._logs, self._seed, self._duration_s = logs, seed, duration_s
-        self._stream = Stream(seed, JOBS_PER_SECOND)
+        self._stream = Stream(seed, BURSTS_PER_SECOND)
         self._complaints: list[Complaint] = []
         self._started = self._told = time.monotonic()
 
@@ -127,10 +128,9 @@ class Run:
 
     def _quiet(self) -> None:
         """Wait until beat fires again, stop it, and wait until nothing is left to do."""
-        ended = time.monotonic()
+        ended, ended_at = time.monotonic(), timezone.now()
         self._wait(lambda: self._stream.flush() or self._stream.is_written, READY_S, "every job can be written")
-        last = Job.objects.order_by("-id").values_list("id", flat=True)[0]
-        ticks = Job.objects.filter(kind="chaos.tick", id__gt=last)
+        ticks = Job.objects.filter(kind="chaos.tick", enqueued_at__gt=ended_at)
         self._wait(ticks.exists, BEAT_S, "beat fires")
         self._wait(stop_schedule, READY_S, "the schedule can be stopped")
         self._wait(lambda: not Job.objects.filter(state__in=LIVE).exists(), QUIET_S, "every job ends")
@@ -174,6 +174,7 @@ class Run:
 
     def _stop(self) -> None:
         """Stop everything and complain of what does not end well, or has ended before by itself."""
+        connection.close()  # a fault may have ended its session
         for name, code in self._system.stop().items():
             if code not in (0, None):
                 self._complaints.append(Complaint(f"{name} was stopped and ended with {code}."))
