@@ -9,7 +9,7 @@ from tasks.endings import FREE_INTERRUPTIONS
 from tasks.history import FAILURES_KEPT
 from tasks.models import Job
 from tasks.states import LIVE, State
-from tests.chaos import tasks
+from tests.chaos import specs
 from tests.chaos.marks import ENDS, SNOOZE, START, Mark
 from tests.chaos.stream import KEY, ROLLED_BACK_KEY
 from tests.chaos.system import Freeze
@@ -78,7 +78,7 @@ def nothing_was_lost(found: Found) -> Iterator[Complaint]:
 def every_job_has_its_own_end(found: Found) -> Iterator[Complaint]:
     """It succeeded, or is dead for the reason that its kind has, or for its few attempts' being taken by faults."""
     for job in found.jobs:
-        spec = tasks.SPECS[job.kind]
+        spec = specs.SPECS[job.kind]
         if job.state in LIVE:
             yield Complaint(f"is {job.state} still, run {job.run}, relayed {job.relays} times.", job.id)
         elif job.state != spec.end:
@@ -88,7 +88,7 @@ def every_job_has_its_own_end(found: Found) -> Iterator[Complaint]:
             yield Complaint(f"is dead after {job.attempts} attempts for {failures(job)[-1:]}.", job.id)
 
 
-def died_properly(job: Job, spec: tasks.Spec) -> bool:
+def died_properly(job: Job, spec: specs.Spec) -> bool:
     """Tell whether a dead job's last error is its own, or a fault's at the last of its few attempts."""
     if not (errors := failures(job)):
         return False
@@ -102,7 +102,7 @@ def died_properly(job: Job, spec: tasks.Spec) -> bool:
 def every_failure_has_a_known_reason(found: Found) -> Iterator[Complaint]:
     """A kind's own error, or a fault's."""
     for job in found.jobs:
-        known = BY_FAULTS + tasks.SPECS[job.kind].own_errors
+        known = BY_FAULTS + specs.SPECS[job.kind].own_errors
         for entry in failures(job):
             if not entry["error"].startswith(known):
                 yield Complaint(f"failed in run {entry['run']} for an unexpected reason: {entry['error']}", job.id)
@@ -112,8 +112,8 @@ def effects_are_as_promised(found: Found) -> Iterator[Complaint]:
     """Exactly one of an atomic job that succeeded, none of a dead one, at least one of the others."""
     for job in found.jobs:
         effects = found.effects[str(job.id)]
-        wanted = tasks.SPECS[job.kind].effects
-        is_right = {tasks.ONCE: effects == 1, tasks.SOME: effects >= 1, tasks.NONE: effects == 0}[wanted]
+        wanted = specs.SPECS[job.kind].effects
+        is_right = {specs.ONCE: effects == 1, specs.SOME: effects >= 1, specs.NONE: effects == 0}[wanted]
         if job.state == State.SUCCEEDED and not is_right:
             yield Complaint(f"left {effects} effects instead of {wanted}.", job.id)
         if job.state == State.DEAD and effects:
@@ -176,7 +176,7 @@ def was_frozen(run: list[Mark], freezes: list[Freeze]) -> bool:
 
 def no_rate_was_exceeded(found: Found) -> Iterator[Complaint]:
     """Of a kind limited to R a second, no second saw more than R starts."""
-    for kind, limit in tasks.RATE_LIMITED.items():
+    for kind, limit in specs.RATE_LIMITED.items():
         ids = {job.id for job in found.jobs if job.kind == kind}
         starts = sorted(mark.at for job_id in ids for mark in found.marks.get(job_id, []) if mark.what == START)
         for first, following in zip(starts, starts[limit:], strict=False):

@@ -10,7 +10,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone
 
 from tasks.api import draft, enqueue_many
-from tests.chaos.tasks import SPECS
+from tests.chaos.specs import SPECS
 
 KEY, ROLLED_BACK_KEY = "chaos:", "chaos-rolled-back:"
 

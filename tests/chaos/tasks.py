@@ -1,37 +1,17 @@
-"""The kinds of the run, and for each: how often it comes, and which end is its own."""
+"""The kinds of the run, one for each way a handler can end. What is asked of each stands in specs.py."""
 
 import functools
 import os
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from random import Random
 
 from tasks.api import PermanentError, RetryLater, job
-from tasks.states import State
 from tests.chaos.marks import marked, work
 from tests.testjobs.models import Effect
 
 # Faults cost attempts too: what must succeed gets far more than a run can take from it.
 PATIENT = {"max_attempts": 25, "soft_time_limit_s": 8, "time_limit_s": 10}
 QUICKLY = {"backoff_base_s": 0.2, "backoff_cap_s": 1.0}
-ONCE, SOME, NONE = "exactly one effect", "an effect or more", "no effect"
-
-# Kinds declared with a rate limit: how many starts a second. Add the kind below and to SPECS; checks.py does the rest.
-RATE_LIMITED: dict[str, int] = {}
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What the run asks of a kind. Shape: reason is how the error of its own end begins, for dead ones."""
-
-    weight: int
-    end: State = State.SUCCEEDED
-    reason: str = ""
-    effects: str = NONE
-    own_errors: tuple[str, ...] = ()
-    arguments: Callable[[Random], dict] = lambda random: {}
 
 
 def chaos_job(kind: str, **options):
@@ -162,33 +142,3 @@ def hog(running, number):
 def tick(running):
     """Be fired by beat."""
     leave_effect(running)
-
-
-def failures(random: Random) -> dict:
-    """Return how often a flaky job fails."""
-    return {"failures": random.randint(1, 3)}
-
-
-def seconds(low: float, high: float) -> Callable[[Random], dict]:
-    """Return what draws a duration."""
-    return lambda random: {"seconds": round(random.uniform(low, high), 2)}
-
-
-ON_PURPOSE = ("RuntimeError: on purpose",)
-SPECS = {
-    "chaos.quick": Spec(30, effects=SOME),
-    "chaos.mail": Spec(15, effects=SOME),
-    "chaos.slow": Spec(12, effects=SOME, arguments=seconds(0.5, 3)),
-    "chaos.steps": Spec(5, effects=SOME, arguments=lambda random: {"count": random.randint(2, 6)}),
-    "chaos.snooze": Spec(4, effects=SOME),
-    "chaos.flaky": Spec(8, effects=SOME, own_errors=ON_PURPOSE, arguments=failures),
-    "chaos.atomic": Spec(12, effects=ONCE, arguments=seconds(0, 0.6)),
-    "chaos.atomic_flaky": Spec(6, effects=ONCE, own_errors=ON_PURPOSE, arguments=failures),
-    "chaos.hopeless": Spec(4, State.DEAD, "RuntimeError: on purpose", own_errors=ON_PURPOSE),
-    "chaos.hopeless_atomic": Spec(2, State.DEAD, "RuntimeError: on purpose", own_errors=ON_PURPOSE),
-    "chaos.permanent": Spec(3, State.DEAD, "PermanentError: on purpose", own_errors=("PermanentError: on purpose",)),
-    "chaos.poison": Spec(2, State.DEAD, "Its process was lost"),
-    "chaos.overlong": Spec(1, State.DEAD, "The soft time limit of 1 s"),
-    "chaos.hog": Spec(1, State.DEAD, "The hard time limit of 2 s"),
-    "chaos.tick": Spec(0, effects=SOME),  # beat enqueues it
-}
