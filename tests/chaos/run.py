@@ -23,7 +23,7 @@ from tests.chaos.stream import Stream
 from tests.chaos.system import System
 from tests.testjobs.models import Effect
 
-BURSTS_PER_SECOND = 2.0  # of two jobs on average
+BURSTS_PER_SECOND = 1.7  # of two jobs on average
 FAULT_GAP_S = (1.0, 5.0)  # a worker takes some seconds of CPU to start: shorter ones would only test starts
 STEP_S = 0.02
 PROGRESS_S = 10.0
