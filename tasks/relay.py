@@ -21,7 +21,7 @@ from tasks.clock import database_now
 from tasks.enqueue import CHANNEL
 from tasks.models import Job, Queue
 from tasks.pauses import claimable
-from tasks.relay_limits import STEP_S, STOP_S, Cut, complaint
+from tasks.relay_limits import AWAY, STEP_S, STOP_S, Cut, complaint
 from tasks.rescue import Rescue
 from tasks.states import FINISHED, State
 
@@ -224,6 +224,8 @@ class Relay:
             self._complaints.add(what)
             log.warning("%s (%s); trying again", what, reason)
         self._outage = self._outage or outage_delays_s()
+        if what == AWAY:  # a lock timeout, e.g. behind a frozen relay, must not keep rescue from its second look
+            self.rescue.forget()
         connection.close()
         self._let_go()
         self._pause(next(self._outage))

@@ -17,6 +17,7 @@ LOCK_S = 5
 STEP_S = 15.0  # above both: it acts only where the server cannot, being frozen
 STOP_S = 8.0
 
+AWAY = "the database is away"
 TIMED_OUT = ("57014", "55P03")  # PostgreSQL: query_canceled, lock_not_available
 
 
@@ -67,5 +68,5 @@ def complaint(error: DatabaseError) -> tuple[str, str]:
     if getattr(error.__cause__, "sqlstate", None) in TIMED_OUT or "database is locked" in reason:
         return "the database does not answer in time", reason
     if isinstance(error, OperationalError | InterfaceError):
-        return "the database is away", reason
+        return AWAY, reason
     return f"the database refuses what the relay asks of it with {type(error).__name__}", reason

@@ -44,8 +44,12 @@ class Rescue:
             locks.forget(locks.of_worker(worker))
         return rescued
 
+    def forget(self) -> None:
+        """Suspect nobody: while the database was away, nobody could hold a lock."""
+        self._suspects.clear()
+
     def _gone(self, workers: set[str], ticks_s: float) -> set[str]:
-        """Return the workers whose lock was free at two looks some seconds apart."""
+        """Return the workers whose lock was free at two looks some seconds apart, the database there in between."""
         held = locks.held({locks.of_worker(worker) for worker in workers})
         free = {worker for worker in workers if locks.of_worker(worker) not in held}
         self._suspects = {worker: self._suspects.get(worker, ticks_s) for worker in free}

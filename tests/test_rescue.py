@@ -7,7 +7,7 @@ import pytest
 from tasks import endings, locks
 from tasks.clock import database_now
 from tasks.models import Job
-from tasks.rescue import LOOKS_APART_S, MARGIN_S, OVERDUE, WORKER_GONE, Rescue, lock_of
+from tasks.rescue import LOOKS_APART_S, MARGIN_S, OVERDUE, WORKER_GONE, Rescue
 from tasks.states import State
 from tests.rows import row
 
@@ -25,7 +25,7 @@ def running(**fields) -> Job:
 @pytest.fixture
 def lock():
     """Hold the worker's lock, as its main process does."""
-    held = locks.try_hold(lock_of(WORKER))
+    held = locks.try_hold(locks.of_worker(WORKER))
     yield held
     held.release()
 
@@ -48,13 +48,24 @@ def test_worker_that_holds_its_lock_again_in_between_is_not_gone():
     running()
     rescue, now = Rescue(), database_now()
     rescue.step(now, 100)
-    again = locks.try_hold(lock_of(WORKER))
+    again = locks.try_hold(locks.of_worker(WORKER))
     rescue.step(now, 101)
     again.release()
 
     rescued = [rescue.step(now, ticks_s) for ticks_s in (102, 102 + LOOKS_APART_S - 0.1)]
 
     assert rescued == [0, 0]
+
+
+def test_looks_on_both_sides_of_an_outage_do_not_count_together():
+    """A database that goes away twice takes every lock twice, and a worker needs a moment to take its lock again."""
+    running()
+    rescue, now = Rescue(), database_now()
+    rescue.step(now, 100)
+
+    rescue.forget()
+
+    assert rescue.step(now, 100 + LOOKS_APART_S) == 0
 
 
 def test_job_past_its_hard_limit_goes_back_though_its_worker_holds_the_lock(lock):
