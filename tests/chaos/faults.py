@@ -65,42 +65,26 @@ def kill_child(system: System, random: Random) -> Iterator[float]:
     yield 0
 
 
-def freeze_worker(system: System, random: Random) -> Iterator[float]:
-    """Stop a worker and its children for a while."""
-    for_s, worker = random.uniform(*FROZEN_S), one_of(system.workers, random)
-    since = time.monotonic()
-    worker.freeze()
-    yield for_s
-    worker.resume()
-    system.note_freeze(worker.pid, since)
-
-
-def signal_worker(number: int) -> Harm:
-    """Return what asks a worker to end."""
+def hit(which: str, number: int) -> Harm:
+    """Return what sends a signal to the main process of a worker, relay or beat."""
 
     def harm(system: System, random: Random) -> Iterator[float]:
-        one_of(system.workers, random).hit(number)
+        one_of(getattr(system, which), random).hit(number)
         yield 0
 
     return harm
 
 
-def hit_relay(number: int) -> Harm:
-    """Return what ends a relay."""
+def freeze(which: str) -> Harm:
+    """Return what stops a worker, relay or beat where it is, with its children, for a while."""
 
     def harm(system: System, random: Random) -> Iterator[float]:
-        one_of(system.relays, random).hit(number)
-        yield 0
-
-    return harm
-
-
-def hit_beat(number: int) -> Harm:
-    """Return what ends a beat."""
-
-    def harm(system: System, random: Random) -> Iterator[float]:
-        one_of(system.beats, random).hit(number)
-        yield 0
+        for_s, process = random.uniform(*FROZEN_S), one_of(getattr(system, which), random)
+        since = time.monotonic()
+        process.freeze()
+        yield for_s
+        process.resume()
+        system.note_freeze(process.pid, since)
 
     return harm
 
@@ -213,13 +197,15 @@ def cut_postgresql(system: System, random: Random) -> Iterator[float]:
 FAULTS = [
     Fault("worker killed -9", kill_worker, 6),
     Fault("child killed -9", kill_child, 6),
-    Fault("worker frozen", freeze_worker, 4),
-    Fault("worker SIGTERM", signal_worker(signal.SIGTERM), 4),
-    Fault("worker SIGQUIT", signal_worker(signal.SIGQUIT), 2),
-    Fault("relay killed -9", hit_relay(signal.SIGKILL), 3),
-    Fault("relay SIGTERM", hit_relay(signal.SIGTERM), 2),
-    Fault("beat killed -9", hit_beat(signal.SIGKILL), 2),
-    Fault("beat SIGTERM", hit_beat(signal.SIGTERM), 2),
+    Fault("worker frozen", freeze("workers"), 4),
+    Fault("worker SIGTERM", hit("workers", signal.SIGTERM), 4),
+    Fault("worker SIGQUIT", hit("workers", signal.SIGQUIT), 2),
+    Fault("relay killed -9", hit("relays", signal.SIGKILL), 3),
+    Fault("relay SIGTERM", hit("relays", signal.SIGTERM), 2),
+    Fault("relay frozen", freeze("relays"), 2),
+    Fault("beat killed -9", hit("beats", signal.SIGKILL), 2),
+    Fault("beat SIGTERM", hit("beats", signal.SIGTERM), 2),
+    Fault("beat frozen", freeze("beats"), 1),
     Fault("Redis FLUSHALL", flush_redis, 3, "redis"),
     Fault("Redis killed -9", kill_redis, 1, "redis"),
     Fault("Redis restarted", restart_redis, 1, "redis"),

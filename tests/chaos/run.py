@@ -24,7 +24,7 @@ from tests.chaos.system import System
 from tests.testjobs.models import Effect
 
 BURSTS_PER_SECOND = 1.7  # of two jobs on average
-FAULT_GAP_S = (1.0, 5.0)  # a worker takes some seconds of CPU to start: shorter ones would only test starts
+FAULT_GAP_S = (0.5, 4.5)  # a worker takes some seconds of CPU to start: shorter ones would only test starts
 STEP_S = 0.02
 PROGRESS_S = 10.0
 READY_S, BEAT_S, QUIET_S = 60.0, 30.0, 150.0

@@ -8,7 +8,7 @@ import pytest
 from tests import services
 from tests.kit import ROOT
 
-SEED = 7
+SEED = 354  # in 20 s: workers, children, relays, Redis and PostgreSQL all get their share
 
 
 @pytest.mark.timeout(400)  # alone about 45 s; the longest waits of the run are bounded by less
@@ -16,7 +16,7 @@ SEED = 7
     "duration_s",
     [
         pytest.param(20, marks=pytest.mark.rung("postgresql+redis")),
-        pytest.param(8, marks=pytest.mark.rung("sqlite+filesystem")),
+        pytest.param(10, marks=pytest.mark.rung("sqlite+filesystem")),
     ],
 )
 def test_random_faults_break_no_promise(duration_s):
