@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.rungs import RUNGS, environment
 
-# Short, so that quiet comes soon: the defaults are 15, 20 and 600 s.
-QUICK = {"JOBS_LOST_GRACE_S": "2", "JOBS_DRAIN_ON_BROKER_LOSS_S": "3", "JOBS_DRAIN_S": "4"}
+# Short, so that quiet comes soon and stops cut jobs off: the defaults are 15, 20 and 600 s.
+QUICK = {"JOBS_LOST_GRACE_S": "2", "JOBS_DRAIN_ON_BROKER_LOSS_S": "2", "JOBS_DRAIN_S": "1"}
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ DOWN_S, FROZEN_S = (0.0, 4.0), (0.5, 4.0)
 
 
 class NothingThere(Exception):
-    """What the fault would have hit is down already."""
+    """What the fault would have hit is down, or has not started yet."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Fault:
 
 
 def one_of(processes: list[Supervised], random: Random) -> Supervised:
-    """Return one that runs. Raises: NothingThere."""
+    """Return one that has started. Raises: NothingThere."""
     chosen = processes[random.randrange(len(processes))]
-    if not chosen.is_up:
+    if not chosen.is_ready:
         raise NothingThere
     return chosen
 

@@ -24,7 +24,7 @@ from tests.chaos.system import System
 from tests.testjobs.models import Effect
 
 BURSTS_PER_SECOND = 1.7  # of two jobs on average
-FAULT_GAP_S = (0.5, 4.5)  # a worker takes some seconds of CPU to start: shorter ones would only test starts
+FAULT_GAP_S = (0.5, 4.5)
 STEP_S = 0.02
 PROGRESS_S = 10.0
 READY_S, BEAT_S, QUIET_S = 60.0, 30.0, 150.0
@@ -45,8 +45,8 @@ class Faults:
     def step(self, elapsed_s: float) -> None:
         """Go on with the faults at work, and begin the next one if its time has come."""
         self.go_on()
-        if elapsed_s < self._next_at:
-            return
+        if elapsed_s < self._next_at or not any(worker.is_ready for worker in self._system.workers):
+            return  # while no worker has started, faults would only hit starts
         self._next_at = elapsed_s + self._random.uniform(*FAULT_GAP_S)
         [fault] = self._random.choices(self._choice, [fault.weight for fault in self._choice])
         own_random = Random(self._random.random())
@@ -96,9 +96,7 @@ class Run:
         self._system = System(self._logs, relays=2, workers=3, beats=2)
         faults = Faults(self._seed, self._system)
         try:
-            self._wait(
-                lambda: all(" ready." in log(worker) for worker in self._system.workers), READY_S, "workers start"
-            )
+            self._wait(lambda: all(process.is_ready for process in self._system.processes), READY_S, "workers start")
             self._harm(faults)
             self._quiet()
         finally:
@@ -194,11 +192,6 @@ class Run:
             freezes=self._system.freezes,
             complaints=self._complaints,
         )
-
-
-def log(process) -> str:
-    """Return all that a process has printed."""
-    return process.log.read_text(errors="replace")
 
 
 def write_schedule() -> None:

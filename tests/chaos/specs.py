@@ -38,8 +38,8 @@ ON_PURPOSE = ("RuntimeError: on purpose",)
 SPECS = {
     "chaos.quick": Spec(30, effects=SOME),
     "chaos.mail": Spec(15, effects=SOME),
-    "chaos.slow": Spec(26, effects=SOME, arguments=seconds(0.5, 3)),
-    "chaos.steps": Spec(5, effects=SOME, arguments=lambda random: {"count": random.randint(2, 6)}),
+    "chaos.slow": Spec(60, effects=SOME, arguments=seconds(0.5, 4)),
+    "chaos.steps": Spec(10, effects=SOME, arguments=lambda random: {"count": random.randint(2, 6)}),
     "chaos.snooze": Spec(4, effects=SOME),
     "chaos.flaky": Spec(8, effects=SOME, own_errors=ON_PURPOSE, arguments=failures),
     "chaos.atomic": Spec(16, effects=ONCE, arguments=seconds(0, 1.2)),

@@ -15,11 +15,12 @@ RESTART_S = 1.0
 class Supervised:
     """One of the run's processes. Whoever made it calls tend() again and again.
 
-    Shape: own_ends holds the exit codes of ends that nobody here has caused.
+    Shape: ready is what it prints when it has started; own_ends holds the exit codes of ends not caused here.
     """
 
-    def __init__(self, name: str, command: list[str], env: dict[str, str], log: Path):
+    def __init__(self, name: str, command: list[str], env: dict[str, str], log: Path, *, ready: str = ""):
         self.name, self.log = name, log
+        self._ready, self._log_start = ready, 0
         self._command, self._env = command, env
         self._process: Process | None = None
         self._start_at = 0.0
@@ -38,6 +39,7 @@ class Supervised:
                 self.own_ends.append(self._process.popen.returncode)
             self._process, self._start_at = None, time.monotonic() + RESTART_S
         if self._process is None and not self._is_stopping and time.monotonic() >= self._start_at:
+            self._log_start = self.log.stat().st_size if self.log.exists() else 0
             self._process = Process(self.name, self._command, self._env, self.log)
             self._was_hit = self.is_frozen = False
             self.starts += 1
@@ -46,6 +48,15 @@ class Supervised:
     def is_up(self) -> bool:
         """Tell whether it runs and is neither frozen nor about to end."""
         return self._process is not None and self._process.is_running and not self.is_frozen and not self._was_hit
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether it is up and has said so since its start."""
+        if not self.is_up:
+            return False
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return self._ready.encode() in log.read()
 
     @property
     def pid(self) -> int:

@@ -70,14 +70,14 @@ class System:
         return {process.name: process.wait(STOP_S) for process in self.processes}
 
     def _relay(self, number: int) -> Supervised:
-        return self._supervised(f"relay{number}", serve.relay().command)
+        return self._supervised(f"relay{number}", serve.relay().command, ready="relay started")
 
     def _worker(self, number: int) -> Supervised:
-        return self._supervised(f"worker{number}", [*serve.worker(2).command, "-n", f"w{number}@%h"])
+        return self._supervised(f"worker{number}", [*serve.worker(2).command, "-n", f"w{number}@%h"], ready=" ready.")
 
     def _beat(self, number: int) -> Supervised:
-        return self._supervised(f"beat{number}", [*serve.beat().command, "--pidfile="])
+        return self._supervised(f"beat{number}", [*serve.beat().command, "--pidfile="], ready="beat: Starting")
 
-    def _supervised(self, name: str, command: list[str]) -> Supervised:
+    def _supervised(self, name: str, command: list[str], *, ready: str) -> Supervised:
         env = os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": serve.QUIET_AS_ROOT}
-        return Supervised(name, [sys.executable, *command[1:]], env, self._logs / f"{name}.log")
+        return Supervised(name, [sys.executable, *command[1:]], env, self._logs / f"{name}.log", ready=ready)
