@@ -13,8 +13,8 @@ from time import monotonic
 
 from celery.worker import state as celery_state
 from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db import Error as DatabaseError
-from django.db import connection
 
 from tasks import cancelling, endings, locks, shutdown
 from tasks.claiming import WORKER, owner
@@ -48,7 +48,7 @@ class Guardian(threading.Thread):
         super().__init__(name="guardian", daemon=True)
         self.heartbeat = Heartbeat(WORKER, list)  # the worker sets its queues
         self.kills = OomKills(None)  # and its control group
-        self._lock = None
+        self._lock = self._session = None
         self._wake = threading.Event()
         self._reasons: dict[int, tuple[float, str]] = {}  # pid: since when, why
         self._cancels: dict[tuple[int, int], float] = {}  # job and run: asked since
@@ -72,6 +72,7 @@ class Guardian(threading.Thread):
 
     def run(self) -> None:
         """Look until the process ends. Raises: nothing for a database that is away."""
+        self._session = connections[DEFAULT_DB_ALIAS]  # this thread's own
         while True:
             try:
                 self.look()
@@ -132,9 +133,14 @@ class Guardian(threading.Thread):
         os.kill(job.child_pid, signal.SIGKILL)
 
     def forget_in_child(self) -> None:
-        """Close what a forked child has inherited of the lock, so that it ends with the main process alone."""
+        """Close what a forked child has inherited of both connections, so that they end with the main process alone.
+
+        Shape: the sockets only; close() of a connection would tell the server to end the session.
+        """
         if self._lock is not None:
             os.close(self._lock.fileno())
+        if self._session is not None and self._session.vendor == "postgresql" and self._session.connection is not None:
+            os.close(self._session.connection.fileno())
 
     def _database_away(self, error: Exception) -> None:
         if not self._is_away:

@@ -153,7 +153,8 @@ class Kit:
     def run(self, name: str, command: list[str], *, env: dict | None = None, **popen) -> Process:
         """Start any command in this test's environment."""
         log = self.folder / f"{len(self.processes)}-{name}.log"
-        process = Process(name, command, self.env(**(env or {})), log, **popen)
+        named = {"PGAPPNAME": name}  # so that pg_stat_activity tells whose a session is
+        process = Process(name, command, self.env(**named | (env or {})), log, **popen)
         self.processes.append(process)
         return process
 
