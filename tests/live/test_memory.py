@@ -1,5 +1,7 @@
 """A job that asks for too much memory costs an attempt, not the worker."""
 
+import pytest
+
 from tasks.api import enqueue
 from tasks.models import Job
 from tasks.states import State
@@ -26,6 +28,7 @@ def test_memory_error_is_an_ordinary_failure_that_says_so(kit):
     assert worker.is_running
 
 
+@pytest.mark.rung("postgresql+redis")  # on filesystem:// children are not replaced
 def test_child_above_its_memory_limit_is_replaced_between_jobs(kit):
     """--max-memory-per-child is looked at after a task: nothing is cut off, nothing is charged."""
     kit.start("relay")

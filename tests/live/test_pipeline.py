@@ -145,6 +145,7 @@ def test_job_of_new_code_waits_for_a_new_worker(kit):
     assert wait_for(job, State.SUCCEEDED).attempts == 1
 
 
+@WITH_REDIS
 def test_job_of_new_code_outlives_the_old_worker_s_patience_while_the_new_one_is_busy(kit):
     """The old one has refused it for too long, but sees a live worker that knows it."""
     kit.start("relay")
