@@ -79,8 +79,14 @@ def failed(job: Job, error: BaseException, now: datetime) -> Ending:
 
 
 def crashed(job: Job, sentence: str, now: datetime) -> Ending:
-    """End a run whose process is gone: it costs an attempt, so a job that kills every process ends dead."""
-    return _again(job, failure(job, sentence, now), now, base_s=CRASH_BASE_S, cap_s=backoff.CAP_S)
+    """End a run whose process is gone: it costs an attempt, so a job that kills every process ends dead.
+
+    The first time it keeps its place in the queue: behind a backlog it would not run again for long.
+    """
+    entry = failure(job, sentence, now)
+    if job.attempts == 1 < job.max_attempts and (now - job.started_at).total_seconds() < hard_limit_s(job.kind):
+        return Ending(f"failed, again at once: {entry['error']}", lambda: Job.objects.retry(job, job.run_at, entry))
+    return _again(job, entry, now, base_s=CRASH_BASE_S, cap_s=backoff.CAP_S)
 
 
 def cancelled(job: Job, now: datetime) -> Ending:
@@ -90,10 +96,10 @@ def cancelled(job: Job, now: datetime) -> Ending:
 
 
 def interrupted(job: Job, now: datetime) -> Ending:
-    """Give back a job that a shutdown cut off: no attempt spent, a bounded number of times."""
+    """Give back a job that a shutdown cut off to its place in the queue: no attempt spent, a bounded number of times."""
     if job.interruptions >= FREE_INTERRUPTIONS:
         return crashed(job, f"Its worker was stopped while it ran, for the {job.interruptions + 1}th time.", now)
-    return Ending("was interrupted by a shutdown", lambda: Job.objects.interrupt(job, now))
+    return Ending("was interrupted by a shutdown", lambda: Job.objects.interrupt(job, job.run_at))
 
 
 def _again(job: Job, entry: dict, now: datetime, *, base_s: float, cap_s: float) -> Ending:

@@ -40,7 +40,49 @@ def test_worker_whose_lock_is_free_at_two_looks_apart_is_gone():
     job.refresh_from_db()
     assert (early, late) == ([0, 0], 1)
     assert (job.state, job.attempts, job.history[-1]["error"]) == (State.WAITING, 1, WORKER_GONE)
-    assert job.run_at > now
+
+
+def gone(**fields) -> Job:
+    """Return a job whose worker was found gone."""
+    job, rescue, now = running(**fields), Rescue(), database_now()
+    for ticks_s in (100, 105):
+        rescue.step(now, ticks_s)
+    job.refresh_from_db()
+    return job
+
+
+def test_job_of_a_gone_worker_keeps_its_place_before_a_backlog():
+    """At the end of a long queue it would not run again for minutes."""
+    waited_since = database_now() - timedelta(minutes=5)
+
+    job = gone(run_at=waited_since)
+
+    assert (job.state, job.run_at) == (State.WAITING, waited_since)
+
+
+def test_job_that_loses_its_worker_again_waits_longer():
+    """What kills one process after another must not go first each time."""
+    job = gone(run=2, attempts=2)
+
+    assert job.run_at > database_now()
+
+
+def test_job_that_used_up_its_time_limit_does_not_go_first():
+    """It held its place for long enough."""
+    job = gone(kind="test.hog", started_at=database_now() - timedelta(seconds=2))
+
+    assert job.run_at > database_now()
+
+
+def test_job_that_a_shutdown_cut_off_keeps_its_place():
+    """A deploy during a backlog does not send it to the end."""
+    waited_since = database_now() - timedelta(minutes=5)
+    job = running(run_at=waited_since)
+
+    endings.interrupted(job, database_now()).update()
+
+    job.refresh_from_db()
+    assert (job.state, job.run_at, job.attempts, job.interruptions) == (State.WAITING, waited_since, 0, 1)
 
 
 def test_worker_that_holds_its_lock_again_in_between_is_not_gone():
