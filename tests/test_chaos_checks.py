@@ -174,12 +174,26 @@ def test_too_many_starts_in_a_second_are_told(found, monkeypatch):
     monkeypatch.setitem(specs.RATE_LIMITED, "chaos.quick", 2)
     found.marks[QUICK] = [mark for at in (0.0, 0.9, 1.5) for mark in marks(QUICK, 1, (at, START))]
 
-    assert not [found for found in complaints(found) if "starts within" in found.sentence]
+    assert not [complaint for complaint in complaints(found) if "starts within" in complaint.sentence]
 
-    found.marks[QUICK] = [mark for at in (0.0, 0.9, 0.95) for mark in marks(QUICK, 1, (at, START))]
+    found.marks[QUICK] = [mark for at in (0.0, 0.8, 0.85) for mark in marks(QUICK, 1, (at, START))]
 
     assert [complaint.sentence for complaint in complaints(found) if "starts within" in complaint.sentence] == [
-        "chaos.quick: 3 starts within 0.950 s; 2 is the limit."
+        "chaos.quick: 3 starts within 0.850 s; 2 is the limit."
+    ]
+
+
+def test_too_many_runs_at_once_are_told(found, monkeypatch):
+    """Those that touch do not overlap."""
+    monkeypatch.setitem(specs.CAPPED, "chaos.quick", 1)
+    found.marks[QUICK] += marks(QUICK, 2, (1.1, START), (2, RETURN))
+
+    assert not [complaint for complaint in complaints(found) if "at once" in complaint.sentence]
+
+    found.marks[QUICK] += marks(QUICK, 3, (1.9, START), (3, RETURN))
+
+    assert [complaint.sentence for complaint in complaints(found) if "at once" in complaint.sentence] == [
+        "chaos.quick: 2 runs at once; 1 is the limit."
     ]
 
 

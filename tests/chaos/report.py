@@ -23,7 +23,9 @@ def summary(found: Found, system: System, faults: Counter, missed: int) -> str:
     lines += [kind_line("all", found.jobs), ""]
     starts = sum(mark.what == START for marks in found.marks.values() for mark in marks)
     waits = recovery_s(found, system.kills)
-    lines.append(f"{len(found.rolled_back)} more were enqueued and rolled back; handlers were started {starts} times")
+    unstarted = sum(len(found.not_started(job)) for job in found.jobs)
+    lines.append(f"{len(found.rolled_back)} more were enqueued and rolled back")
+    lines.append(f"handlers were started {starts} times; {unstarted} runs ended before their handler's first line")
     if waits:
         lines.append(
             f"{len(waits)} jobs lost their process to a kill -9; until the next start: "

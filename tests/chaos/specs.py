@@ -10,6 +10,8 @@ ONCE, SOME, NONE = "exactly one effect", "an effect or more", "no effect"
 
 # Kinds declared with a rate limit: how many starts a second. Add one to tasks.py and SPECS; checks.py does the rest.
 RATE_LIMITED: dict[str, int] = {}
+# The same for kinds declared with a cap: how many may run at once.
+CAPPED: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
