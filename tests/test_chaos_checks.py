@@ -2,16 +2,19 @@
 
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tasks.models import Job
 from tasks.states import State
 from tests.chaos import specs
-from tests.chaos.checks import Complaint, Found, complaints, recovery_s
+from tests.chaos.checks import Complaint, Found, complaints
 from tests.chaos.marks import ALIVE, RAISE, RETURN, SNOOZE, START, Mark
+from tests.chaos.recovery import recoveries
 from tests.chaos.system import Freeze, Kill
 
+NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 KILLED = "Its process was lost: Worker exited prematurely: signal 9 (SIGKILL)."
 OWN = "RuntimeError: on purpose, always"
 QUICK, ATOMIC, HOPELESS, SNOOZED, CUT_OFF = range(1, 6)
@@ -19,7 +22,8 @@ QUICK, ATOMIC, HOPELESS, SNOOZED, CUT_OFF = range(1, 6)
 
 def row(number: int, kind: str, errors: tuple = (), **fields) -> Job:
     """Return an unsaved job whose first runs failed for these reasons."""
-    history = [{"what": "failed", "run": run, "error": error} for run, error in enumerate(errors, start=1)]
+    at = (NOON + timedelta(seconds=4)).isoformat()
+    history = [{"what": "failed", "run": run, "at": at, "error": error} for run, error in enumerate(errors, start=1)]
     defaults = {"state": State.SUCCEEDED, "run": 1, "attempts": 1, "max_attempts": 25, "history": history}
     return Job(id=number, kind=kind, unique_key=f"chaos:{number}", **defaults | fields)
 
@@ -206,4 +210,8 @@ def test_what_the_run_saw_itself_is_told(found):
 
 def test_recovery_is_the_time_from_a_kill_to_the_next_start(found):
     """Of what the killed process was running, not of what it had finished."""
-    assert recovery_s(found, [Kill(at=2.5, pid=100), Kill(at=20, pid=200)]) == [5.5]
+    killed, idle = (Kill(at=at, pid=pid, when=NOON) for at, pid in ((2.5, 100), (20, 200)))
+
+    [back] = recoveries(found, [killed, idle])
+
+    assert (back.job.id, back.given_back_s, back.started_s) == (ATOMIC, 4.0, 5.5)

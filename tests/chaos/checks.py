@@ -10,7 +10,7 @@ from tasks.history import FAILURES_KEPT
 from tasks.models import Job
 from tasks.states import LIVE, State
 from tests.chaos import specs
-from tests.chaos.marks import ENDS, SNOOZE, START, Mark
+from tests.chaos.marks import SNOOZE, START, Mark
 from tests.chaos.stream import KEY, ROLLED_BACK_KEY
 from tests.chaos.system import Freeze
 
@@ -239,15 +239,3 @@ CHECKS: list[Check] = [
 def complaints(found: Found) -> list[Complaint]:
     """Return everything that is not as promised."""
     return [complaint for check in CHECKS for complaint in check(found)]
-
-
-def recovery_s(found: Found, kills: list) -> list[float]:
-    """Return how long each job waited from a kill of its process to its next start. Units: seconds."""
-    waits = []
-    for kill in kills:
-        for marks in found.marks.values():
-            before = [mark for mark in marks if mark.at <= kill.at]
-            if before and kill.pid in (before[-1].pid, before[-1].group) and before[-1].what not in ENDS:
-                following = [mark.at for mark in marks if mark.at > kill.at and mark.what == START]
-                waits += [following[0] - kill.at] if following else []
-    return waits

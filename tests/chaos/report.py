@@ -2,9 +2,9 @@
 
 from collections import Counter
 from pathlib import Path
-from statistics import median
 
-from tests.chaos.checks import Complaint, Found, recovery_s
+from tests.chaos import recovery
+from tests.chaos.checks import Complaint, Found
 from tests.chaos.marks import START
 from tests.chaos.system import System
 
@@ -22,15 +22,10 @@ def summary(found: Found, system: System, faults: Counter, missed: int) -> str:
     lines += [kind_line(kind, [job for job in found.jobs if job.kind == kind]) for kind in kinds(found)]
     lines += [kind_line("all", found.jobs), ""]
     starts = sum(mark.what == START for marks in found.marks.values() for mark in marks)
-    waits = recovery_s(found, system.kills)
     unstarted = sum(len(found.not_started(job)) for job in found.jobs)
     lines.append(f"{len(found.rolled_back)} more were enqueued and rolled back")
     lines.append(f"handlers were started {starts} times; {unstarted} runs ended before their handler's first line")
-    if waits:
-        lines.append(
-            f"{len(waits)} jobs lost their process to a kill -9; until the next start: "
-            f"median {median(waits):.1f} s, worst {max(waits):.1f} s"
-        )
+    lines += recovery.told(found, system.kills)
     return "\n".join(lines)
 
 

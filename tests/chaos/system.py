@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tasks.management.commands import serve
@@ -15,10 +16,11 @@ STOP_S = 20.0
 
 @dataclass(frozen=True)
 class Kill:
-    """A kill -9. Units: at in seconds of the monotonic clock. Shape: pid of a child, or of a whole group."""
+    """A kill -9 of a child, or of a whole group. Units: at in seconds of the monotonic clock, and when it was."""
 
     at: float
     pid: int
+    when: datetime
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class System:
 
     def note_kill(self, pid: int) -> None:
         """Remember who was killed, for the time its job needs to come back."""
-        self.kills.append(Kill(time.monotonic(), pid))
+        self.kills.append(Kill(time.monotonic(), pid, datetime.now(UTC)))
 
     def note_freeze(self, group: int, since: float) -> None:
         """Remember who was frozen until now: its jobs may overlap others' runs of them."""
