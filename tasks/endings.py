@@ -96,7 +96,7 @@ def cancelled(job: Job, now: datetime) -> Ending:
 
 
 def interrupted(job: Job, now: datetime) -> Ending:
-    """Give back a job that a shutdown cut off to its place in the queue: no attempt spent, a bounded number of times."""
+    """Give a job that a shutdown cut off its place in the queue back: no attempt spent, a bounded number of times."""
     if job.interruptions >= FREE_INTERRUPTIONS:
         return crashed(job, f"Its worker was stopped while it ran, for the {job.interruptions + 1}th time.", now)
     return Ending("was interrupted by a shutdown", lambda: Job.objects.interrupt(job, job.run_at))

@@ -34,6 +34,7 @@ REASON_KEPT_S = 60.0
 REFUSED_WITHIN = timedelta(seconds=10)
 KILLED = "SIGKILL"
 OUT_OF_MEMORY = "Its process was killed, probably for lack of memory."
+COLD_S = 15.0  # a second SIGQUIT cuts a cold shutdown short; this one has been given up
 UNEXPLAINED = "Its process ended for an unknown reason."
 
 
@@ -155,7 +156,7 @@ class Guardian(threading.Thread):
 
     def _end_drain(self) -> None:
         if self._drain_ends is not None and monotonic() > self._drain_ends:
-            self._drain_ends = monotonic() + settings.JOBS_DRAIN_S
+            self._drain_ends = monotonic() + max(COLD_S, settings.JOBS_DRAIN_S)
             log.warning("the jobs have not ended in time: they are given back, and the worker ends")
             os.kill(os.getpid(), signal.SIGQUIT)
 

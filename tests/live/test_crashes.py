@@ -178,7 +178,7 @@ def test_warm_shutdown_finishes_what_runs(kit):
 
 def test_what_does_not_fit_into_the_drain_is_given_back_without_charge(kit):
     """The job runs again elsewhere; the interruption is counted, the attempt is not."""
-    kit.extra_env = {"JOBS_DRAIN_S": "2"}
+    kit.extra_env = {"JOBS_DRAIN_S": "1"}
     kit.start("relay")
     worker = kit.start("worker")
     job = wait_for(enqueue("test.nap", seconds=6), State.RUNNING)
