@@ -14,9 +14,9 @@ from tests.chaos.marks import SNOOZE, START, Mark
 from tests.chaos.stream import KEY, ROLLED_BACK_KEY
 from tests.chaos.system import Freeze
 
-# Why a run may fail through no fault of its kind: its process or its database was taken away.
+# Why a run may fail through no fault of its kind: its process or its database was taken away. A stop is no reason.
 PROCESS_GONE = (
-    "Its process was lost",
+    "Its process was lost: Worker exited prematurely",
     "Its process ended for an unknown reason.",
     "Its worker's process is gone.",
     "Its worker was stopped while it ran",
