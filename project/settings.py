@@ -144,6 +144,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_SEND_TASK_EVENTS = False  # 1.8 ms of CPU a message; Flower turns them on while it runs
 CELERY_BROKER_CONNECTION_RETRY = False  # a worker that lost its broker ends; one that reconnects may stay deaf
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_WORKER_CONSUMER = "tasks.consumer:JobConsumer"
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # wait for the broker as long as it takes
 CELERY_BEAT_SCHEDULER = "tasks.beat:Scheduler"
 CELERY_TIMEZONE = TIME_ZONE

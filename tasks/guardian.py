@@ -19,6 +19,7 @@ from django.db import Error as DatabaseError
 from tasks import cancelling, endings, locks, shutdown
 from tasks.claiming import WORKER, owner
 from tasks.clock import database_now
+from tasks.deafness import Hearing
 from tasks.heartbeat import Heartbeat
 from tasks.memory import OomKills
 from tasks.models import Job
@@ -35,6 +36,7 @@ REFUSED_WITHIN = timedelta(seconds=10)
 KILLED = "SIGKILL"
 OUT_OF_MEMORY = "Its process was killed, probably for lack of memory."
 COLD_S = 15.0  # a second SIGQUIT cuts a cold shutdown short; this one has been given up
+END_WITHIN_S = 15.0  # of a deaf worker's cold end; above what its children and its broker's timeouts take
 UNEXPLAINED = "Its process ended for an unknown reason."
 
 
@@ -49,6 +51,7 @@ class Guardian(threading.Thread):
         super().__init__(name="guardian", daemon=True)
         self.heartbeat = Heartbeat(WORKER, list)  # the worker sets its queues
         self.kills = OomKills(None)  # and its control group
+        self.hearing = Hearing()
         self._lock = self._session = None
         self._wake = threading.Event()
         self._reasons: dict[int, tuple[float, str]] = {}  # pid: since when, why
@@ -79,6 +82,8 @@ class Guardian(threading.Thread):
                 self.look()
                 self._is_away = False
                 self.heartbeat.beat()
+                if not shutdown.has_begun() and self.hearing.is_deaf(monotonic()):
+                    self._end_deaf()
             except DatabaseError as error:
                 self._database_away(error)
             except Exception:  # without the guardian nobody would look after the children
@@ -159,6 +164,15 @@ class Guardian(threading.Thread):
             self._drain_ends = monotonic() + max(COLD_S, settings.JOBS_DRAIN_S)
             log.warning("the jobs have not ended in time: they are given back, and the worker ends")
             os.kill(os.getpid(), signal.SIGQUIT)
+
+    def _end_deaf(self) -> None:
+        """End the worker cold, so that its supervisor starts it anew; what it runs is given back without charge."""
+        log.error("messages wait in the broker and this worker hears none of them: it ends, to be started again")
+        shutdown.begin()
+        late = threading.Timer(END_WITHIN_S, os._exit, [1])  # the main loop may hang, and see no signal
+        late.daemon = True
+        late.start()
+        os.kill(os.getpid(), signal.SIGQUIT)
 
 
 def tell_of_cold_shutdown(pid: int) -> None:

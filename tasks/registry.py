@@ -205,3 +205,8 @@ def fitted_arguments(name: str, version: int, arguments: dict) -> dict:
 def broker_queue(queue: str) -> str:
     """Return the queue's name in the broker."""
     return BROKER_PREFIX + queue
+
+
+def queue_of(broker_queue: str) -> str:
+    """Return the name in the table of a queue of the broker."""
+    return broker_queue.removeprefix(BROKER_PREFIX)

@@ -37,6 +37,7 @@ SPEAKS_CELERY = {
     "tasks.guardian",
     "tasks.filesystem",
     "tasks.worker",
+    "tasks.consumer",
     "tasks.apps",
 }
 
