@@ -163,7 +163,7 @@ elif CELERY_BROKER_URL.startswith("redis"):
         "socket_timeout": 5,  # None would block a publisher for as long as Redis is frozen
         "socket_connect_timeout": 2,
         "socket_keepalive": True,
-        "health_check_interval": 25,
+        "health_check_interval": 7,  # s; a half-open connection is given up after 8 to 15 (kombu's default: 26 to 51)
         "priority_steps": list(range(10)),  # one list per priority; the default of four would mix 7, 8 and 9
         "visibility_timeout": 3600,  # above every hard time limit; rows do not depend on it
     }

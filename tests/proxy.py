@@ -1,54 +1,104 @@
-"""A database server's address that loses a reply: the statement is carried out, its answer never arrives."""
+"""A network that can fail: a TCP proxy between processes of the kit and a server."""
 
 import contextlib
+import selectors
 import socket
+import struct
 import threading
-from urllib.parse import urlsplit, urlunsplit
 
-CHUNK_BYTES = 65_536
+from tests.services import HOST
+
+TICK_S = 0.02
+CHUNK_BYTES = 65536
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER of no time: close() sends RST
 
 
-class LossyProxy:
-    """Passes every connection on to the server of an address, until it is told to lose one reply."""
+class Proxy:
+    """Pass bytes both ways between whoever connects to `port` and the target, as long as the network is there.
 
-    def __init__(self, url: str):
-        parts = urlsplit(url)
-        self._server = (parts.hostname, parts.port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        netloc = f"{parts.username}@127.0.0.1:{self._listener.getsockname()[1]}"
-        self.url = urlunsplit(parts._replace(netloc=netloc))
-        self._text: bytes | None = None
-        self.lost = threading.Event()
-        threading.Thread(target=self._listen, daemon=True).start()
+    Shape: one thread. A connection is two sockets; `_peers` knows each one's other end.
+    """
 
-    def lose_reply_to(self, text: bytes) -> None:
-        """Cut the next connection that sends the text, once the server has answered it."""
-        self.lost.clear()
-        self._text = text
+    def __init__(self, target_port: int):
+        self.target_port = target_port
+        self._listener = socket.create_server((HOST, 0))
+        self.port = self._listener.getsockname()[1]
+        self._peers: dict[socket.socket, socket.socket] = {}
+        self._stale: list[socket.socket] = []
+        self._is_cut = False
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def close(self) -> None:
-        """Take no further connection."""
+    def cut(self) -> None:
+        """Pass nothing any more; connections stay open, new ones are taken and get no answer either."""
+        self._is_cut = True
+
+    def forget(self) -> None:
+        """Restore the network for new connections; those of now stay open, and nobody answers on them ever again."""
+        with self._lock:
+            self._stale += self._peers
+            self._peers.clear()
+        self._is_cut = False
+
+    def reset(self) -> None:
+        """Restore the network and end all connections of now with RST."""
+        with self._lock:
+            for end in [*self._peers, *self._stale]:
+                _reset(end)
+            self._peers.clear()
+            self._stale.clear()
+        self._is_cut = False
+
+    def __enter__(self) -> "Proxy":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._is_closed = True
+        self._thread.join()
+        self.reset()
         self._listener.close()
 
-    def _listen(self) -> None:
-        with contextlib.suppress(OSError):  # it was closed
-            while True:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(self._server)
-                cut = threading.Event()
-                for pair in ((client, server), (server, client)):
-                    threading.Thread(target=self._pass_on, args=(*pair, cut), daemon=True).start()
+    def _run(self) -> None:
+        while not self._is_closed:
+            with self._lock, selectors.DefaultSelector() as selector:
+                if self._is_cut:
+                    readable = []
+                else:
+                    for end in [self._listener, *self._peers]:
+                        selector.register(end, selectors.EVENT_READ)
+                    readable = [key.fileobj for key, _ in selector.select(TICK_S)]
+                for end in readable:
+                    self._accept() if end is self._listener else self._pass(end)
+            threading.Event().wait(TICK_S if self._is_cut else 0)
 
-    def _pass_on(self, source: socket.socket, target: socket.socket, cut: threading.Event) -> None:
-        """Copy one direction of a connection; the first piece after `cut` is the reply, and ends both."""
-        with contextlib.suppress(OSError):  # one side has ended
-            while (data := source.recv(CHUNK_BYTES)) and not (cut.is_set() and source.getpeername() == self._server):
-                if self._text is not None and self._text in data:
-                    self._text = None
-                    cut.set()
-                target.sendall(data)
-            if data:
-                self.lost.set()
-        for end in (source, target):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+    def _accept(self) -> None:
+        client, _ = self._listener.accept()
+        try:
+            server = socket.create_connection((HOST, self.target_port), timeout=2)
+        except OSError:
+            return _reset(client)
+        for end in (client, server):
+            end.settimeout(2)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._peers |= {client: server, server: client}
+
+    def _pass(self, end: socket.socket) -> None:
+        if (peer := self._peers.get(end)) is None:
+            return
+        try:
+            chunk = end.recv(CHUNK_BYTES)
+            if chunk:
+                return peer.sendall(chunk)
+        except OSError:
+            pass  # one side has broken off: so does the other
+        for gone in (end, peer):
+            self._peers.pop(gone, None)
+            gone.close()
+
+
+def _reset(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    end.close()

@@ -155,6 +155,21 @@ class Redis(Server):
         with self.client() as client:
             client.flushall()
 
+    def lose_volume(self) -> None:
+        """Throw the data of a stopped server away; it starts empty, on the same port."""
+        shutil.rmtree(self.folder / "appendonlydir")
+
+    def try_to_save(self) -> None:
+        """Write a snapshot, and wait until that has succeeded or failed."""
+        with self.client() as client:
+            client.bgsave()
+            self._wait(lambda: not client.info("persistence")["rdb_bgsave_in_progress"], "has tried to save")
+
+    def set(self, name: str, value: str | int) -> None:
+        """Change its configuration while it runs."""
+        with self.client() as client:
+            client.config_set(name, value)
+
     def answers(self) -> bool:
         """Tell whether it takes commands."""
         try:

@@ -6,7 +6,7 @@ from tasks.api import draft, enqueue, enqueue_many
 from tasks.models import Job
 from tasks.states import State
 from tests.kit import test_database_url, wait_until
-from tests.proxy import LossyProxy
+from tests.lossy_proxy import LossyProxy
 from tests.testjobs.models import Effect
 
 pytestmark = pytest.mark.rung("postgresql+redis")
