@@ -48,6 +48,12 @@ class JobRequest(Request):
             guardian.explain(self.worker_pid, f"The hard time limit of {timeout:g} s was exceeded.")
         return super().on_timeout(soft, timeout)
 
+    def acknowledge(self):
+        """Let a failed ack end the worker, as any loss of its broker: Celery would log it and never free the place."""
+        if not shutdown.has_begun():
+            self._connection_errors = ()  # those that the ack only logs
+        super().acknowledge()
+
     def cancel(self, pool, signal=None, emit_retry=True):
         """Tell the child that a cold shutdown ends it; it gives its job back itself."""
         shutdown.begin()

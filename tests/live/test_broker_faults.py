@@ -251,3 +251,17 @@ def test_deaf_worker_ends_itself_and_an_idle_one_is_left_alone(kit, start):
     wait_for(job, State.SUCCEEDED, 90)
     assert "this worker hears none of them: it ends, to be started again" in deaf.output
     assert (deaf.restarts, deaf.pid != pid, idle.restarts) == (1, True, 0)
+
+
+def test_worker_that_cannot_acknowledge_takes_new_work(kit, proxy, start):
+    """The message of its only child's job would fill its place for ever: it starts anew instead."""
+    worker = start(concurrency=1, **through(proxy), **SHORT_GRACE)
+    running = enqueue("test.nap", seconds=3)
+    wait_for(running, State.RUNNING)
+
+    proxy.forget()
+    wait_for(running, State.SUCCEEDED)
+
+    assert_new_work_flows(worker)
+    assert_all_ran_once()
+    assert "hears none of them" not in worker.output
