@@ -85,7 +85,7 @@ class JobStep(bootsteps.StartStopStep):
     def start(self, worker):
         """Hold the worker's lock; look after the pool more often than its own 5 s, where there is an event loop."""
         guardian.heartbeat = Heartbeat(claiming.WORKER, lambda: sorted(worker.app.amqp.queues.consume_from))
-        guardian.kills = OomKills(events_file())
+        guardian.children.kills = OomKills(events_file())
         guardian.start()
         if worker.use_eventloop:
             worker.timer.call_repeatedly(MAINTAIN_POOL_S, worker.pool.maintain_pool)

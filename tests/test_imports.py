@@ -34,7 +34,7 @@ SPEAKS_CELERY = {
     "tasks.executor",
     "tasks.endings",
     "tasks.handler_signals",
-    "tasks.guardian",
+    "tasks.children",
     "tasks.filesystem",
     "tasks.worker",
     "tasks.consumer",

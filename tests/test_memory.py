@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
+from tasks.children import KILLED, OUT_OF_MEMORY, Children
 from tasks.claiming import WORKER
-from tasks.guardian import KILLED, OUT_OF_MEMORY, Guardian
 from tasks.memory import OomKills, events_file
 from tasks.models import Job
 from tasks.states import State
@@ -24,12 +24,11 @@ def events(tmp_path):
 
 
 @pytest.fixture
-def guardian(events):
-    """Give a guardian that reads that file."""
-    made = Guardian()
+def children(events):
+    """Give what looks after a worker's children, and reads that file."""
+    made = Children()
     made.kills = OomKills(events)
-    yield made
-    made._lock.release()
+    return made
 
 
 def killed_child() -> int:
@@ -40,43 +39,43 @@ def killed_child() -> int:
     return child.pid
 
 
-def error_of(guardian: Guardian, reason: str = LOST) -> str:
-    """Let the guardian look at a job whose child is dead for the reason the pool tells; return what the row says."""
+def error_of(children: Children, reason: str = LOST) -> str:
+    """Look at a job whose child is dead for the reason the pool tells; return what the row says."""
     job = row(State.RUNNING, worker=WORKER, child_pid=killed_child())
-    guardian.explain(job.child_pid, reason)
-    guardian.look()
+    children.explain(job.child_pid, reason)
+    children.look()
     return Job.objects.get(id=job.id).history[0]["error"]
 
 
-@pytest.mark.django_db(transaction=True)
-def test_kill_that_the_group_counts_is_probably_for_lack_of_memory(guardian, events):
+@pytest.mark.django_db
+def test_kill_that_the_group_counts_is_probably_for_lack_of_memory(children, events):
     events.write_text(EVENTS.format(5))
 
-    assert error_of(guardian) == OUT_OF_MEMORY
+    assert error_of(children) == OUT_OF_MEMORY
 
 
-@pytest.mark.django_db(transaction=True)
-def test_one_counted_kill_explains_one_death(guardian, events):
+@pytest.mark.django_db
+def test_one_counted_kill_explains_one_death(children, events):
     events.write_text(EVENTS.format(5))
-    error_of(guardian)
+    error_of(children)
 
-    assert error_of(guardian) == LOST
+    assert error_of(children) == LOST
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db
 @pytest.mark.parametrize("reason", [LOST, LOST.replace(KILLED, "SIGSEGV")])
-def test_other_death_keeps_its_reason(guardian, events, reason):
+def test_other_death_keeps_its_reason(children, events, reason):
     if KILLED not in reason:
         events.write_text(EVENTS.format(5))
 
-    assert error_of(guardian, reason) == reason
+    assert error_of(children, reason) == reason
 
 
-@pytest.mark.django_db(transaction=True)
-def test_count_that_cannot_be_read_any_more_stops_nothing(guardian, events):
+@pytest.mark.django_db
+def test_count_that_cannot_be_read_any_more_stops_nothing(children, events):
     events.unlink()
 
-    assert error_of(guardian) == LOST
+    assert error_of(children) == LOST
 
 
 @pytest.mark.parametrize(
