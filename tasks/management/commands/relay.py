@@ -2,7 +2,7 @@
 
 from django.core.management.base import BaseCommand
 
-from tasks.relay import Relay
+from tasks.relay_process import Relay
 
 
 class Command(BaseCommand):
