@@ -12,7 +12,8 @@ from selenium.webdriver.common.by import By
 
 from tests.browser import chromium, keep_screenshot
 from tests.checkout import Checkout
-from tests.kit import ROOT, wait_until
+from tests.kit import ROOT, Process, wait_until
+from tests.services import Redis, need
 
 pytestmark = [pytest.mark.rung("sqlite+filesystem"), pytest.mark.timeout(420)]
 JOB = '#jobs [data-kind="signup.confirmation_email"]'
@@ -105,6 +106,29 @@ def test_staff_password_is_on_no_command_line(demo):
 
     assert "flower" in commands
     assert demo.login[1] not in commands
+
+
+def test_what_the_demo_installs_suffices_for_redis(demo, tmp_path):
+    """What only the tests bring along would hide a missing requirement: kombu's Redis transport has one of its own."""
+    need(Redis.program, Redis.package)
+    redis, started = Redis(tmp_path).start(), []
+    env = demo.checkout.env | {"CELERY_BROKER_URL": redis.url, "DATA_DIR": str(tmp_path / "data")}
+
+    def run(*arguments: str) -> Process:
+        python, log = str(demo.checkout.folder / ".venv" / "bin" / "python"), tmp_path / f"{len(started)}.log"
+        started.append(Process(arguments[-1], [python, *arguments], env, log, cwd=demo.checkout.folder))
+        return started[-1]
+
+    try:
+        assert run("manage.py", "migrate").wait(60) == 0
+        assert run("manage.py", "shell", "-c", "from tasks.api import enqueue; enqueue('jobs.prune')").wait(60) == 0
+        run("manage.py", "relay")
+        worker = run("-m", "celery", "-A", "project", "worker", "--loglevel=INFO")
+        worker.wait_for_line("jobs.prune succeeded", timeout=60)
+    finally:
+        for process in started:
+            process.stop()
+        redis.stop()
 
 
 def test_ctrl_c_ends_every_process(checkout):
