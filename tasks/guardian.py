@@ -10,7 +10,6 @@ import signal
 import threading
 from time import monotonic
 
-from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db import Error as DatabaseError
 
@@ -24,8 +23,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 LOCK = locks.of_worker(WORKER)
-COLD_S = 15.0  # a second SIGQUIT cuts a cold shutdown short; this one has been given up
-END_WITHIN_S = 15.0  # of a deaf worker's cold end; above what its children and its broker's timeouts take
+COLD_S = 15.0  # Celery ends by force at the third SIGQUIT: none comes before the first one's shutdown has had its time
 
 
 class Guardian(threading.Thread):
@@ -43,6 +41,7 @@ class Guardian(threading.Thread):
         self._wake = threading.Event()
         self._is_away = False
         self._drain_ends: float | None = None
+        self._is_cold = False
 
     def explain(self, pid: int | None, reason: str) -> None:
         """Note why a child has ended, or is about to, and look at once."""
@@ -54,8 +53,17 @@ class Guardian(threading.Thread):
 
         Units: seconds. Called in a signal handler, so it takes no lock: the next look sees it.
         """
-        ends = monotonic() + seconds
-        self._drain_ends = min(ends, self._drain_ends or ends)
+        if not self._is_cold:
+            ends = monotonic() + seconds
+            self._drain_ends = min(ends, self._drain_ends or ends)
+
+    def give_time_for_cold_shutdown(self) -> None:
+        """Send no SIGQUIT while a cold shutdown gives its jobs back; a later one helps where it hangs.
+
+        Called in a signal handler.
+        """
+        self._is_cold = True
+        self._drain_ends = monotonic() + COLD_S
 
     def run(self) -> None:
         """Look until the process ends. Raises: nothing for a database that is away."""
@@ -104,17 +112,21 @@ class Guardian(threading.Thread):
 
     def _end_drain(self) -> None:
         if self._drain_ends is not None and monotonic() > self._drain_ends:
-            self._drain_ends = monotonic() + max(COLD_S, settings.JOBS_DRAIN_S)
             log.warning("the jobs have not ended in time: they are given back, and the worker ends")
-            os.kill(os.getpid(), signal.SIGQUIT)
+            self._end_cold()
 
     def _end_deaf(self) -> None:
-        """End the worker cold, so that its supervisor starts it anew; what it runs is given back without charge."""
+        """End the worker, so that its supervisor starts it anew."""
         log.error("messages wait in the broker and this worker hears none of them: it ends, to be started again")
-        shutdown.begin()
-        late = threading.Timer(END_WITHIN_S, os._exit, [1])  # the main loop may hang, and see no signal
+        late = threading.Timer(COLD_S, os._exit, [1])  # the main loop may hang, and see no signal
         late.daemon = True
         late.start()
+        self._end_cold()
+
+    def _end_cold(self) -> None:
+        """Begin a cold shutdown: what the worker runs is given back without charge."""
+        shutdown.begin()
+        self.give_time_for_cold_shutdown()
         os.kill(os.getpid(), signal.SIGQUIT)
 
 

@@ -125,10 +125,13 @@ def leave_lock_to_main(**kwargs) -> None:
 
 
 @worker_shutting_down.connect
-def tell_children(**kwargs) -> None:
+def tell_children(how=None, **kwargs) -> None:
     """Let no child take a further job, and bound the drain. Runs inside a signal handler."""
     shutdown.begin()
-    guardian.drain(settings.JOBS_DRAIN_S)
+    if how == "Cold":
+        guardian.give_time_for_cold_shutdown()
+    else:
+        guardian.drain(settings.JOBS_DRAIN_S)
 
 
 @worker_ready.connect
