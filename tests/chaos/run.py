@@ -44,7 +44,7 @@ class Run:
         self._system = System(self._logs, relays=2, workers=3, beats=2)
         storm = Storm(self._seed, self._system)
         try:
-            self._wait(lambda: all(process.is_ready for process in self._system.processes), READY_S, "workers start")
+            self._wait(self._has_started, READY_S, "everything starts")
             self._harm(storm)
             self._quiet()
         finally:
@@ -82,6 +82,10 @@ class Run:
         self._wait(lambda: not Job.objects.filter(state__in=LIVE).exists(), QUIET_S, "every job ends")
         self._wait(lambda: not messages_left(self._system.redis), QUIET_S, "the broker's queues are empty")
         say(f"quiet after {time.monotonic() - ended:.1f} s")
+        self._wait(self._has_started, READY_S, "everything has started again")  # one that starts cannot stop in order
+
+    def _has_started(self) -> bool:
+        return all(process.is_ready for process in self._system.processes)
 
     def _wait(self, condition: Callable, timeout_s: float, what: str) -> None:
         """Wait for a condition and complain when it does not come true; the processes are looked after meanwhile."""
