@@ -14,6 +14,9 @@ from tasks.states import State
 from tests.kit import Process, wait_until
 from tests.testjobs.models import Effect
 
+# What these rungs share with the one between them is each time the database or the broker.
+pytestmark = pytest.mark.rung("sqlite+filesystem", "postgresql+redis")
+
 
 def job_of(job: Job) -> Job:
     """Return the row as it is now."""
@@ -243,7 +246,7 @@ def test_endless_interruptions_cost_attempts_in_the_end(kit):
     assert "for the 6th time" in charged.history[0]["error"]
 
 
-@pytest.mark.rung("postgresql+redis", "postgresql+filesystem")
+@pytest.mark.rung("postgresql+redis")
 def test_restarted_database_gets_nobody_rescued_that_still_runs(kit):
     """Workers take their locks again before the relay may call them dead."""
     kit.start("relay")
@@ -295,20 +298,3 @@ def test_checkpoint_spares_the_next_run_what_is_done(kit):
     assert between < 6
     assert list(Effect.objects.order_by("id").values_list("value", flat=True)) == ["0", "1", "2", "3", "4", "5"]
     assert (done.attempts, done.progress) == (1, 100)
-
-
-@pytest.mark.rung("postgresql+redis")
-def test_worker_that_loses_its_broker_gives_back_what_is_long(kit):
-    """It takes no new work any more, so it ends itself, and its supervisor starts it anew."""
-    kit.extra_env = {"JOBS_DRAIN_ON_BROKER_LOSS_S": "3"}
-    kit.start("relay")
-    worker = kit.start("worker")
-    job = wait_for(enqueue("test.long_nap", seconds=10), State.RUNNING)
-
-    kit.redis.kill()
-
-    worker.wait(30)
-    assert (job_of(job).attempts, job_of(job).interruptions) == (0, 1)
-    kit.redis.start()
-    kit.start("worker")
-    assert wait_for(job, State.SUCCEEDED, timeout=40).attempts == 1

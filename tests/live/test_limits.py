@@ -14,6 +14,8 @@ from tasks.states import State
 from tests.kit import wait_until
 from tests.testjobs.models import Effect
 
+pytestmark = pytest.mark.rung("sqlite+filesystem", "postgresql+redis")
+
 RATE = 10  # a second, as the test kind declares it
 
 

@@ -22,7 +22,7 @@ BACKLOG = {"postgresql+redis": 20_000}
 FEWER = 200  # on the rungs for small sites
 HIGH_WATER = 32
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.rung("sqlite+filesystem", "postgresql+redis")]
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from tasks.models import Job
 from tasks.states import State
 from tests.kit import wait_until
 
+pytestmark = pytest.mark.rung("sqlite+filesystem", "postgresql+redis")
+
 
 def ended(*jobs: Job) -> list[Job]:
     """Return the jobs once they have ended."""

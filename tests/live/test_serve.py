@@ -16,6 +16,7 @@ from tests.testjobs.models import Effect
 
 # Not on the rung between: serve differs only by the broker.
 pytestmark = pytest.mark.rung("sqlite+filesystem", "postgresql+redis")
+ON_ONE_RUNG = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on the database or the broker
 
 
 class Serve:
@@ -72,6 +73,7 @@ def test_serve_runs_web_relay_worker_and_beat(serve):
     assert set(serve.children()) == {"gunicorn", "relay", "worker", "beat"}
 
 
+@ON_ONE_RUNG
 def test_typed_line_becomes_a_succeeded_job(serve):
     serve.type("jobs:test.echo_default\n")
 
@@ -79,6 +81,7 @@ def test_typed_line_becomes_a_succeeded_job(serve):
     assert Effect.objects.get().value == "default"
 
 
+@ON_ONE_RUNG
 def test_nonsense_typed_is_answered_and_the_next_line_works(serve):
     serve.type("reboot\njobs:no.such_kind\njobs:test.echo\n\njobs:test.echo_default\n")
 
@@ -88,6 +91,7 @@ def test_nonsense_typed_is_answered_and_the_next_line_works(serve):
     assert "jobs   | Not enqueued: test.echo(value) does not take these arguments" in serve.process.output
 
 
+@ON_ONE_RUNG
 def test_killed_relay_is_restarted_alone(serve):
     before = serve.children()
 
@@ -99,6 +103,7 @@ def test_killed_relay_is_restarted_alone(serve):
     assert after == before
 
 
+@ON_ONE_RUNG
 def test_sigterm_stops_everything_with_exit_code_0(serve):
     pids = [serve.process.pid, *serve.children().values()]
 
@@ -118,6 +123,7 @@ def test_running_job_is_finished_before_the_stop(serve):
     assert Job.objects.get(kind="test.nap").state == State.SUCCEEDED
 
 
+@ON_ONE_RUNG
 def test_killed_serve_leaves_no_orphan(serve):
     pids = set(serve.children().values())
 
@@ -126,6 +132,7 @@ def test_killed_serve_leaves_no_orphan(serve):
     wait_until(lambda: not pids & {pid for pid, _ in processes_in(os.getcwd())}, 30, "the children stop too")
 
 
+@ON_ONE_RUNG
 def test_second_ctrl_c_stops_at_once(serve):
     serve.type("jobs:test.long_nap\n")
     wait_until(lambda: Job.objects.filter(kind="test.long_nap", state=State.RUNNING).exists(), 30, "job runs")
@@ -151,6 +158,7 @@ def test_job_that_does_not_fit_into_the_stop_is_given_back_without_charge(kit):
     assert Job.objects.values_list("state", "attempts", "interruptions").get() == (State.WAITING, 0, 1)
 
 
+@ON_ONE_RUNG
 def test_what_does_not_stop_in_time_is_killed_by_name(kit):
     serve = Serve(kit, "--stop-timeout=1").wait_until_ready()
     serve.type("jobs:test.long_nap\n")
@@ -162,11 +170,13 @@ def test_what_does_not_stop_in_time_is_killed_by_name(kit):
     assert "worker | did not stop in time and is killed" in serve.process.output
 
 
+@ON_ONE_RUNG
 def test_start_says_nothing_that_a_newcomer_need_not_see(serve):
     assert "superuser privileges" not in serve.process.output
     assert "gunicorn" not in serve.process.output
 
 
+@ON_ONE_RUNG
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "1e9"])
 def test_senseless_stop_timeout_is_refused(kit, seconds):
     refused = kit.run("serve", [PYTHON, "manage.py", "serve", f"--stop-timeout={seconds}"])
@@ -175,6 +185,7 @@ def test_senseless_stop_timeout_is_refused(kit, seconds):
     assert "give it 1 to 86400 seconds" in refused.output
 
 
+@ON_ONE_RUNG
 def test_port_in_use_is_one_sentence(kit):
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
@@ -187,6 +198,7 @@ def test_port_in_use_is_one_sentence(kit):
     assert not more
 
 
+@ON_ONE_RUNG
 def test_flower_without_a_login_is_refused(kit):
     refused = kit.run("serve", [PYTHON, "manage.py", "serve", "--flower", f"--port={free_port()}"])
 
@@ -194,6 +206,7 @@ def test_flower_without_a_login_is_refused(kit):
     assert "set FLOWER_BASIC_AUTH=name:password" in refused.output
 
 
+@ON_ONE_RUNG
 def test_piped_lines_are_enqueued_and_serve_goes_on_after_their_end(kit):
     serve = Serve(kit)
     serve.type("jobs:test.echo_default\njobs:test.echo_default")

@@ -14,6 +14,8 @@ from tasks.models import Job
 from tasks.states import State
 from tests.kit import Process, wait_until
 
+pytestmark = pytest.mark.rung("sqlite+filesystem", "postgresql+redis")
+
 
 def running(kind: str, **arguments) -> Job:
     """Enqueue a job and return it once it runs."""
