@@ -4,6 +4,7 @@ import logging
 from time import monotonic
 
 from celery import current_app
+from django.db.models import Q
 from kombu.exceptions import OperationalError
 
 from tasks.backoff import outage_delays_s
@@ -14,6 +15,7 @@ from tasks.scrub import scrub
 log = logging.getLogger(__name__)
 
 MAX_DELAY_S = 10.0
+MOST_URGENT = 9
 
 
 class Broker:
@@ -64,7 +66,7 @@ class Broker:
                 argsrepr=f"(job {job.id}, run {run})",
                 kwargsrepr="{}",
                 queue=broker_queue(job.queue),
-                priority=self._priority(job.priority),
+                priority=self._priority(urgency(job)),
                 producer=self._producer,
                 retry=False,
             )
@@ -110,3 +112,17 @@ class Broker:
             self.close()
         except self._errors() as closing:
             log.debug("closing the lost connection: %s", type(closing).__name__)
+
+
+def urgency(job: Job) -> int:
+    """Return with which priority a job's message is served, 0 to 9: one that has run before goes before its like.
+
+    It was due before those that wait now; behind them, a killed worker's job would come late.
+    """
+    return min(MOST_URGENT, job.priority + bool(job.run))
+
+
+def served_as(urgency: int) -> Q:
+    """Return which started jobs had a message of this urgency."""
+    again = [urgency - 1, *([urgency] if urgency == MOST_URGENT else [])]
+    return Q(run=1, priority=urgency) | Q(run__gt=1, priority__in=again)

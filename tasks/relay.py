@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from tasks import limits
-from tasks.broker import Broker
+from tasks.broker import Broker, served_as, urgency
 from tasks.models import Job, Queue
 from tasks.pauses import claimable
 from tasks.states import FINISHED, State
@@ -74,7 +74,7 @@ def return_lost(queue: str, broker: Broker, now: datetime) -> int:
     relayed = Job.objects.filter(queue=queue, state=State.RELAYED, relayed_at__lt=now - timedelta(seconds=grace_s))
     overdue = [
         job
-        for job in relayed.only("id", "priority", "relayed_at", "relays")
+        for job in relayed.only("id", "priority", "relayed_at", "relays", "run")
         if now - job.relayed_at > timedelta(seconds=grace_s * 2 ** min(job.relays - 1, MAX_DOUBLINGS))
     ]
     if not overdue:
@@ -90,9 +90,11 @@ def return_lost(queue: str, broker: Broker, now: datetime) -> int:
 
 
 def was_overtaken(queue: str, job: Job) -> bool:
-    """Tell whether a job relayed clearly later, in the same queue and priority, was started from its own message."""
+    """Tell whether a job relayed clearly later, in the same list of the broker, was started from its own message."""
     later = Job.objects.filter(
-        queue=queue, priority=job.priority, relayed_at__gt=job.relayed_at + timedelta(seconds=CLEARLY_LATER_S)
+        served_as(urgency(job)),
+        queue=queue,
+        relayed_at__gt=job.relayed_at + timedelta(seconds=CLEARLY_LATER_S),
     )
     ended = Q(state__in=FINISHED, finished_at__gt=job.relayed_at, started_at__isnull=False)
     return later.filter(state=State.RUNNING).exists() or later.filter(ended).exists()

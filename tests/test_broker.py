@@ -9,7 +9,7 @@ from celery import current_app
 from django.conf import settings
 
 from tasks.api import draft, enqueue_many
-from tasks.broker import Broker
+from tasks.broker import Broker, urgency
 from tasks.models import Job
 from tasks.registry import broker_queue
 from tests.kit import Kit
@@ -89,6 +89,14 @@ def test_depth_is_the_number_of_messages_in_that_queue(broker):
         broker.publish(job)
 
     assert (broker.depth("default"), broker.depth("mail")) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("priority", "run", "served_as"), [(5, 0, 5), (5, 1, 6), (5, 7, 6), (0, 1, 1), (9, 0, 9), (9, 1, 9)]
+)
+def test_job_that_has_run_before_goes_before_its_like(priority, run, served_as):
+    """And not before what is more urgent than that."""
+    assert urgency(Job(priority=priority, run=run)) == served_as
 
 
 def test_depth_is_unknown_without_a_connection():

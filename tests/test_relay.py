@@ -215,6 +215,8 @@ def test_lost_message_is_found_by_an_empty_queue(broker, seconds_ago, relays, de
         ({"seconds_ago": 18}, False),  # relayed before, or hardly after
         ({"priority": 9}, False),  # another list in the broker
         ({"queue": "mail"}, False),
+        ({"priority": 4, "run": 2}, True),  # it had run before, so it went before its like: the same list
+        ({"run": 2}, False),  # another list
         ({"relayed_at": None}, False),  # taken straight from the table, so it overtook no message
     ],
 )
