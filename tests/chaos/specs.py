@@ -9,9 +9,9 @@ from tasks.states import State
 ONCE, SOME, NONE = "exactly one effect", "an effect or more", "no effect"
 
 # Kinds declared with a rate limit: how many starts a second. Add one to tasks.py and SPECS; checks.py does the rest.
-RATE_LIMITED: dict[str, int] = {}
+RATE_LIMITED: dict[str, int] = {"chaos.limited": 3}
 # The same for kinds declared with a cap: how many may run at once.
-CAPPED: dict[str, int] = {}
+CAPPED: dict[str, int] = {"chaos.capped": 2}
 
 
 @dataclass(frozen=True)
@@ -52,5 +52,7 @@ SPECS = {
     "chaos.poison": Spec(2, State.DEAD, "Its process was lost"),
     "chaos.overlong": Spec(1, State.DEAD, "The soft time limit of 1 s"),
     "chaos.hog": Spec(1, State.DEAD, "The hard time limit of 2 s"),
+    "chaos.limited": Spec(14, effects=SOME),
+    "chaos.capped": Spec(8, effects=SOME, arguments=seconds(0.5, 2)),
     "chaos.tick": Spec(0, effects=SOME),  # beat enqueues it
 }

@@ -5,7 +5,8 @@ import os
 import signal
 import time
 
-from tasks.api import PermanentError, RetryLater, job
+from tasks.api import PermanentError, RateLimit, RetryLater, job
+from tests.chaos import specs
 from tests.chaos.marks import marked, work
 from tests.testjobs.models import Effect
 
@@ -136,6 +137,19 @@ def hog(running, number):
             work(running, 7)
         except Exception:
             continue
+
+
+@chaos_job("chaos.limited", rate_limit=RateLimit("chaos", calls=specs.RATE_LIMITED["chaos.limited"]))
+def limited(running, number):
+    """Ask a provider that allows so many calls a second."""
+    leave_effect(running)
+
+
+@chaos_job("chaos.capped", max_running=specs.CAPPED["chaos.capped"])
+def capped(running, number, seconds):
+    """Need what few may have at once."""
+    work(running, seconds)
+    leave_effect(running)
 
 
 @chaos_job("chaos.tick")
