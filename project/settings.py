@@ -113,7 +113,7 @@ if not EMAIL_HOST:  # the demo without an SMTP server: mail goes to files, and a
     EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
 
 # -- jobs ----------------------------------------------------------------------------------------
-JOBS_QUEUES = ("default", "mail")
+JOBS_QUEUES = ("default", "mail", "pdf")
 JOBS_HIGH_WATER = env.integer("JOBS_HIGH_WATER", 32, low=1, high=10_000)  # jobs per queue in the broker
 JOBS_POLL_S = env.integer("JOBS_POLL_S", 1, low=1, high=60)  # longest wait for due rows when nothing wakes the relay
 JOBS_LOST_GRACE_S = env.integer("JOBS_LOST_GRACE_S", 15, low=1, high=3600)  # doubles each time a job is relayed anew
@@ -181,6 +181,7 @@ LOGGING = {
         # The executor logs one line at a job's start and one at its end; Celery would add two more.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
+        "fontTools": {"level": "WARNING"},  # it tells each table of a font
         "kombu.connection": {"level": "ERROR"},  # it warns that filesystem:// names no host
         "django.request": {"filters": ["hide_tokens"]},
         "django.security.csrf": {"filters": ["hide_tokens"]},

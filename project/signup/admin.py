@@ -29,7 +29,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 class SignupAdmin(ReadOnlyAdmin):
     """Who signed up, confirmed, and was mailed."""
 
-    list_display = ("id", "address", "confirmed_at", "mail_job_id", "mail_sent_at", "created_at")
+    list_display = ("id", "address", "confirmed_at", "mail_job_id", "mail_sent_at", "welcome_sent_at", "created_at")
     list_filter = (("confirmed_at", admin.EmptyFieldListFilter), ("mail_sent_at", admin.EmptyFieldListFilter))
     list_select_related = ("user",)
     search_fields = ("user__email", "user__name")

@@ -1,4 +1,4 @@
-"""The two mails of a signup: confirm your address, or you have an account already."""
+"""The mails of a signup: confirm your address, you have an account already, welcome."""
 
 import re
 import smtplib
@@ -9,7 +9,7 @@ from django.core.mail import EmailMessage, get_connection
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from project.signup.models import SignupRequest
+from project.signup.models import Signup, SignupRequest
 from tasks.api import PermanentError
 
 LOOKS_LIKE_A_LINK = re.compile(r"[/@<>]|\w[.:]\w|www", re.IGNORECASE)
@@ -19,15 +19,15 @@ class MailRefused(Exception):
     """The mail server refused for now; trying again may help. Never holds an address."""
 
 
-def send(request: SignupRequest) -> None:
-    """Send the mail of a request; a repeated one has the same Message-ID.
+def send(mail: EmailMessage) -> None:
+    """Send a mail.
 
     Raises: PermanentError when the server refuses this mail for good; MailRefused when it refuses for now, or for a
     reason that is ours (sign-in, greeting, sender); OSError when it cannot be reached.
     """
     try:
-        with get_connection() as connection:
-            message(request, connection).send()
+        with get_connection() as mail.connection:
+            mail.send()
     except smtplib.SMTPRecipientsRefused as error:
         code, text = next(iter(error.recipients.values()))
         raise refusal(code, text) from None
@@ -54,27 +54,55 @@ def reply(code: int, text: bytes | str) -> str:
     return f"{code} {enhanced[0]}" if enhanced else str(code)
 
 
-def message(request: SignupRequest, connection=None) -> EmailMessage:
+def of_request(request: SignupRequest) -> EmailMessage:
     """Return the mail that fits: a confirmed address gets no second link."""
     user, is_confirmed = request.signup.user, request.signup.confirmed_at is not None
-    name = "account_exists" if is_confirmed else "confirmation"
-    hello = greeting(user.name if is_confirmed else request.name)
-    context = {"greeting": hello, "link": confirm_url(request), "request": request}
-    return EmailMessage(
+    return message(
+        f"signup-{request.id}",
         subject="You already have an account" if is_confirmed else "Please confirm your address",
-        body=render_to_string(f"signup/{name}.txt", context | {"site": settings.SITE_URL}),
-        to=[user.email],
+        to=user.email,
+        template="account_exists" if is_confirmed else "confirmation",
+        greeting=greeting(user.name if is_confirmed else request.name),
+        link=confirm_url(request),
+        request=request,
+    )
+
+
+def of_welcome(signup: Signup, pdf: bytes) -> EmailMessage:
+    """Return the mail that brings a person's welcome page."""
+    mail = message(
+        f"welcome-{signup.user_id}",
+        subject="Welcome",
+        to=signup.user.email,
+        template="welcome",
+        greeting=greeting(signup.user.name),
+        signup=signup,
+    )
+    mail.attach("welcome.pdf", pdf, "application/pdf")
+    return mail
+
+
+def message(what: str, *, subject: str, to: str, template: str, **context) -> EmailMessage:
+    """Return a mail; a repeated one has the same Message-ID, made of what it is about."""
+    return EmailMessage(
+        subject=subject,
+        body=render_to_string(f"signup/{template}.txt", context | {"site": settings.SITE_URL}),
+        to=[to],
         headers={
-            "Message-ID": f"<signup-{request.id}@{urlsplit(settings.SITE_URL).hostname}>",
+            "Message-ID": f"<{what}@{urlsplit(settings.SITE_URL).hostname}>",
             "Auto-Submitted": "auto-generated",  # no holiday replies; source: RFC 3834
         },
-        connection=connection,
     )
 
 
 def greeting(name: str) -> str:
-    """Return "Hello NAME,"; without the name if a mail program could make a link of it: anybody may sign anybody up."""
-    return "Hello," if not name or LOOKS_LIKE_A_LINK.search(name) else f"Hello {name},"
+    """Return "Hello NAME,"; without the name if it is not harmless."""
+    return f"Hello {name}," if harmless(name) else "Hello,"
+
+
+def harmless(name: str) -> str:
+    """Return a name, or nothing if a program could make a link of it: anybody may sign anybody up."""
+    return "" if LOOKS_LIKE_A_LINK.search(name) else name
 
 
 def confirm_url(request: SignupRequest) -> str:

@@ -1,4 +1,4 @@
-"""What is known of a signup: whether the address is confirmed, and which job answers for its mail."""
+"""What is known of a signup: whether the address is confirmed, and which jobs answer for its mails."""
 
 import secrets
 from datetime import datetime, timedelta
@@ -23,6 +23,12 @@ def new_token() -> str:
     return secrets.token_urlsafe(24)
 
 
+def lives(column: str) -> Exists:
+    """Return the condition that the job whose id a column of the row holds has not finished."""
+    # OuterRef, not a join: a join becomes `id IN (...)`, which lets two jobs through that claim at the same time.
+    return Exists(apps.get_model("tasks", "Job").objects.filter(id=OuterRef(column), finished_at__isnull=True))
+
+
 class SignupQuerySet(models.QuerySet):
     """The verbs: each is one conditional UPDATE and returns how many rows it changed, 0 or 1."""
 
@@ -31,9 +37,7 @@ class SignupQuerySet(models.QuerySet):
 
         Shape: 0 when it has sent already, another job has within MAIL_EVERY, or another one is about to.
         """
-        # OuterRef, not a join: a join becomes `id IN (...)`, which lets two jobs through that claim at the same time.
-        holder = apps.get_model("tasks", "Job").objects.filter(id=OuterRef("mail_job_id"))
-        is_given_up = Q(mail_sent_at__isnull=True) & ~Exists(holder.filter(finished_at__isnull=True))
+        is_given_up = Q(mail_sent_at__isnull=True) & ~lives("mail_job_id")
         is_mine_unsent = Q(mail_job_id=job_id, mail_sent_at__isnull=True)
         is_outdated = ~Q(mail_job_id=job_id) & Q(mail_sent_at__lt=now - MAIL_EVERY)
         return self.filter(is_given_up | is_mine_unsent | is_outdated, id=signup_id).update(
@@ -48,6 +52,18 @@ class SignupQuerySet(models.QuerySet):
         """Remember that the job's mail has left."""
         return self.filter(id=signup_id, mail_job_id=job_id, mail_sent_at__isnull=True).update(mail_sent_at=now)
 
+    def claim_welcome(self, signup_id: int, job_id: int, now: datetime) -> int:
+        """Make a job the one that mails the welcome. Shape: 0 when it was sent, or another one is about to."""
+        is_mine = Q(welcome_job_id=job_id)
+        return self.filter(is_mine | ~lives("welcome_job_id"), id=signup_id, welcome_sent_at__isnull=True).update(
+            welcome_job_id=job_id, welcome_claimed_at=now
+        )
+
+    def mark_welcome_sent(self, signup_id: int, job_id: int, now: datetime) -> int:
+        """Remember that the welcome has left."""
+        mine = self.filter(id=signup_id, welcome_job_id=job_id, welcome_sent_at__isnull=True)
+        return mine.update(welcome_sent_at=now)
+
     def confirm(self, signup_id: int, now: datetime) -> int:
         """Remember that the address is its owner's."""
         return self.filter(id=signup_id, confirmed_at__isnull=True).update(confirmed_at=now)
@@ -61,6 +77,9 @@ class Signup(models.Model):
     mail_job_id = models.BigIntegerField(null=True, blank=True, help_text="The job that answers for the last mail.")
     mail_claimed_at = models.DateTimeField(null=True, blank=True, help_text="That job last began to send.")
     mail_sent_at = models.DateTimeField(null=True, blank=True, help_text="The mail server took that job's mail.")
+    welcome_job_id = models.BigIntegerField(null=True, blank=True, help_text="The job that answers for the welcome.")
+    welcome_claimed_at = models.DateTimeField(null=True, blank=True, help_text="That job last began to send.")
+    welcome_sent_at = models.DateTimeField(null=True, blank=True, help_text="The mail server took the welcome.")
     created_at = models.DateTimeField(auto_now_add=True, help_text="The first request.")
 
     objects = SignupQuerySet.as_manager()
@@ -71,6 +90,11 @@ class Signup(models.Model):
                 name="signup_mail_claim_whole",
                 condition=Q(mail_job_id__isnull=True, mail_claimed_at__isnull=True, mail_sent_at__isnull=True)
                 | Q(mail_job_id__isnull=False, mail_claimed_at__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="signup_welcome_claim_whole",
+                condition=Q(welcome_job_id__isnull=True, welcome_claimed_at__isnull=True, welcome_sent_at__isnull=True)
+                | Q(welcome_job_id__isnull=False, welcome_claimed_at__isnull=False),
             ),
         ]
 

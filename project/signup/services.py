@@ -54,6 +54,7 @@ def _signup_of(name: str, email: str) -> Signup:
 def confirm(signed: str, now: datetime) -> str:
     """Confirm the address that a link was mailed to; the first time, the account gets that request's name and password.
 
+    That time also enqueues the welcome, in the same transaction.
     Shape: confirmed, confirmed before, expired, forged, moved when the account has another address now, or gone when
     it was deleted.
     Locks: request, signup and user, so that the address stays what it was compared with.
@@ -75,6 +76,8 @@ def confirm(signed: str, now: datetime) -> str:
         users = get_user_model().objects
         users.set_first_password(request.signup.user_id, name=request.name, password=request.password)
         request.signup.requests.update(password="")
+        user_id = request.signup.user_id
+        enqueue("signup.welcome_pdf", user_id=user_id, unique_key=f"welcome:{user_id}")
     return "confirmed"
 
 
