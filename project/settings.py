@@ -77,6 +77,7 @@ LANGUAGE_CODE = "en"
 
 # -- accounts ------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"
+FILES_OF_A_USER = ("welcome/{id}.pdf", "welcome/.{id}.*")  # below MEDIA_ROOT; removed when the user is deleted
 PASSWORD_HASHERS = [
     "project.accounts.hashers.SmallArgon2PasswordHasher",
     "django.contrib.auth.hashers.ScryptPasswordHasher",

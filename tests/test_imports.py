@@ -19,6 +19,7 @@ FEATURE = {
         "project.signup.welcome_files",
         "tasks.api",
     },
+    "project.accounts.tasks": {"project.accounts.models", "tasks.api"},
     "project.signup.welcome": set(),
     "project.signup.welcome_files": set(),
     "project.signup.emails": {"project.signup.models", "tasks.api"},

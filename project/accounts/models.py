@@ -3,13 +3,32 @@
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, make_password
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
 from django.core.exceptions import ValidationError
-from django.db import models
+from django.db import models, transaction
 from django.utils import timezone
 
 from project.accounts.addresses import canonical_email
+from tasks.api import draft, enqueue_many
 
 
-class UserManager(BaseUserManager):
+def enqueue_removal(user_ids: list[int]) -> None:
+    """Let a job for each remove what is kept in files about a deleted user; call it in the deletion's transaction."""
+    enqueue_many(draft("accounts.remove_files", user_id=id) for id in user_ids)
+
+
+class UserQuerySet(models.QuerySet):
+    """Many users."""
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        """Delete them as User.delete does; the admin's action and loops over users come through here."""
+        with transaction.atomic():
+            enqueue_removal(list(self.values_list("pk", flat=True)))
+            return super().delete()
+
+    delete.alters_data = True
+    delete.queryset_only = True
+
+
+class UserManager(BaseUserManager.from_queryset(UserQuerySet)):
     """Make and find users by address; there is no user name."""
 
     def create_user(self, email: str, password: str | None = None, **fields) -> "User":
@@ -73,6 +92,14 @@ class User(AbstractBaseUser, PermissionsMixin):
     def __str__(self):
         """Name the row without personal data: this text reaches logs."""
         return f"user {self.pk}"
+
+    def delete(self, *args, **options) -> tuple[int, dict[str, int]]:
+        """Delete the row with all that hangs on it, and in the same transaction enqueue the removal of its files."""
+        with transaction.atomic():
+            enqueue_removal([self.pk])
+            return super().delete(*args, **options)
+
+    delete.alters_data = True
 
     def clean(self):
         """Bring the address to its one spelling, for every model form."""
