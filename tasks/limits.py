@@ -9,6 +9,7 @@ from time import monotonic, sleep
 
 from django.db import transaction
 from django.db.models import Count
+from django.db.models.functions import Coalesce, Greatest
 
 from tasks import registry
 from tasks.clock import database_now
@@ -93,6 +94,17 @@ class Turn:
             except NotNow:
                 return False
         return False
+
+
+def hold_rate_limit(name: str, seconds: float) -> None:
+    """Let no job of a rate limit start for so long: its provider is down, or asks to be left alone.
+
+    What is due waits in the table meanwhile: it takes no worker's time, and costs no attempt. A longer hold stays.
+    Units: seconds from now.
+    """
+    until = database_now() + timedelta(seconds=seconds)
+    Limit.objects.bulk_create([Limit(name=name)], ignore_conflicts=True)
+    Limit.objects.filter(name=name).update(free_at=Greatest(Coalesce("free_at", until), until))
 
 
 def give_up(job: Job) -> None:

@@ -24,7 +24,15 @@ FEATURE = {
     "project.signup.welcome_files": set(),
     "project.signup.emails": {"project.signup.models", "tasks.api"},
     "project.signup.models": set(),
-    "tasks.api": {"tasks.clock", "tasks.decorator", "tasks.enqueue", "tasks.errors", "tasks.turns"},
+    "tasks.api": {
+        "tasks.clock",
+        "tasks.decorator",
+        "tasks.enqueue",
+        "tasks.errors",
+        "tasks.limits",
+        "tasks.retry_after",
+        "tasks.turns",
+    },
     "tasks.models": {"tasks.states", "tasks.transitions"},
     "tasks.transitions": {"tasks.errors", "tasks.history", "tasks.models", "tasks.states"},  # models: for types only
     "tasks.states": set(),
@@ -33,6 +41,7 @@ FEATURE = {
     "tasks.errors": set(),
     "tasks.scrub": set(),
     "tasks.turns": set(),
+    "tasks.retry_after": set(),
     "tasks.registry": {"tasks.backoff", "tasks.errors", "tasks.turns"},
 }
 SPEAKS_CELERY = {

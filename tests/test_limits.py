@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from tasks import limits
-from tasks.api import RateLimit, draft, enqueue, enqueue_many, job
+from tasks.api import RateLimit, draft, enqueue, enqueue_many, hold_rate_limit, job
 from tasks.clock import database_now
 from tasks.models import Job, Limit, Queue
 from tasks.relay import relay_batch
@@ -161,3 +161,33 @@ def test_kinds_that_share_a_limit_have_to_agree_on_it():
         @job("test.rated_differently", rate_limit=RateLimit("test", 99))
         def rated_differently():
             """Never registered."""
+
+
+def test_held_limit_hands_over_nothing_and_other_kinds_pass():
+    """A provider that is down is left alone, and nobody else waits for it."""
+    enqueue_many(draft("test.rated") for _ in range(3))
+    other = enqueue("test.noop", priority=0)
+
+    hold_rate_limit("test", 60)
+
+    assert [job.id for job in relay_batch("default", database_now())] == [other.id]
+
+
+def test_job_that_was_handed_over_before_the_hold_goes_back_uncharged():
+    """It had its message already."""
+    found = relayed("test.rated", 1)[0]
+    hold_rate_limit("test", 60)
+
+    assert claim(found) is None
+
+    found.refresh_from_db()
+    assert (found.state, found.attempts) == (State.WAITING, 0)
+
+
+def test_longer_hold_stays_when_a_shorter_one_comes():
+    """Retry-After said an hour, then a call that was under way failed."""
+    hold_rate_limit("test", 3600)
+
+    hold_rate_limit("test", 10)
+
+    assert Limit.objects.get(name="test").free_at > database_now() + timedelta(minutes=50)
