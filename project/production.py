@@ -37,6 +37,9 @@ def refusals(settings: dict, mounts: str) -> list[str]:
             "SITE_URL is missing or not https: links in mails begin with it. Set it to the site's own address, "
             "e.g. SITE_URL=https://kit.example.com."
         )
+    for name in ("TEAM_WEBHOOK_URL",):
+        if settings.get(name, "").startswith("http:"):
+            found.append(f"{name} is not https: what goes there, its key too, is readable on the way. Use https.")
     database = settings["DATABASES"]["default"]
     if database["ENGINE"].endswith("sqlite3"):
         fs_type = file_system_type(Path(database["NAME"]).resolve().parent, mounts)

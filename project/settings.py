@@ -113,6 +113,9 @@ EMAIL_FILE_PATH = DATA_DIR / "mail"
 if not EMAIL_HOST:  # the demo without an SMTP server: mail goes to files, and a page shows them
     EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
 
+# -- other people's APIs ---------------------------------------------------------------------------
+TEAM_WEBHOOK_URL = env.url("TEAM_WEBHOOK_URL", "", ("https", "http"))  # empty: the team is told nothing
+
 # -- jobs ----------------------------------------------------------------------------------------
 JOBS_QUEUES = ("default", "mail", "pdf")
 JOBS_HIGH_WATER = env.integer("JOBS_HIGH_WATER", 32, low=1, high=10_000)  # jobs per queue in the broker
@@ -184,6 +187,7 @@ LOGGING = {
         "celery.app.trace": {"level": "WARNING"},
         "fontTools": {"level": "WARNING"},  # it tells each table of a font
         "kombu.connection": {"level": "ERROR"},  # it warns that filesystem:// names no host
+        "httpx": {"level": "WARNING"},  # it logs each address, and a webhook's address is a secret
         "django.request": {"filters": ["hide_tokens"]},
         "django.security.csrf": {"filters": ["hide_tokens"]},
     },

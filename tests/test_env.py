@@ -58,6 +58,7 @@ def test_production_passes_the_deploy_check_without_a_warning(start):
         ({"ALLOWED_HOSTS": "kit.example.com,*"}, "ALLOWED_HOSTS must name the site's hosts"),
         ({"SITE_URL": ""}, "SITE_URL is missing or not https"),
         ({"SITE_URL": "http://kit.example.com"}, "SITE_URL is missing or not https"),
+        ({"TEAM_WEBHOOK_URL": "http://chat.example.com/hook"}, "TEAM_WEBHOOK_URL is not https"),
     ],
 )
 def test_production_refuses_what_is_unsafe(start, change, sentence):
@@ -173,6 +174,7 @@ def test_nonsense_stops_the_start_with_variable_value_and_fix(start, variable, v
         ("DATABASE_URL", "kit:hunter2@db/kit"),
         ("DATABASE_URL", "postgresql://kit:hunter2/more@db/kit"),
         ("CELERY_BROKER_URL", "nosuch://:hunter2@mq"),
+        ("TEAM_WEBHOOK_URL", "chat.example.com/hooks/hunter2"),
     ],
 )
 def test_refused_address_does_not_show_its_password(start, variable, value):

@@ -15,6 +15,7 @@ FEATURE = {
     "project.signup.tasks": {
         "project.signup.emails",
         "project.signup.models",
+        "project.signup.notify",
         "project.signup.welcome",
         "project.signup.welcome_files",
         "tasks.api",
@@ -22,6 +23,7 @@ FEATURE = {
     "project.accounts.tasks": {"project.accounts.models", "tasks.api"},
     "project.signup.welcome": set(),
     "project.signup.welcome_files": set(),
+    "project.signup.notify": {"project.signup.models", "tasks.api"},
     "project.signup.emails": {"project.signup.models", "tasks.api"},
     "project.signup.models": set(),
     "tasks.api": {

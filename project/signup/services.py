@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.hashers import make_password
 from django.core.signing import BadSignature, SignatureExpired
@@ -78,6 +79,8 @@ def confirm(signed: str, now: datetime) -> str:
         request.signup.requests.update(password="")
         user_id = request.signup.user_id
         enqueue("signup.welcome_pdf", user_id=user_id, unique_key=f"welcome:{user_id}")
+        if settings.TEAM_WEBHOOK_URL:
+            enqueue("signup.notify_team", signup_id=request.signup_id, unique_key=f"notify:{request.signup_id}")
     return "confirmed"
 
 

@@ -7,7 +7,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 
-from project.signup import emails, welcome, welcome_files
+from project.signup import emails, notify, welcome, welcome_files
 from project.signup.models import Signup, SignupRequest
 from tasks.api import PermanentError, RetryLater, database_now, enqueue, job
 
@@ -112,3 +112,21 @@ def welcome_email(running, user_id: int) -> None:
         raise RetryLater(LOOK_AGAIN_S)
     emails.send(emails.of_welcome(signup, pdf))
     Signup.objects.mark_welcome_sent(signup.id, running.id, database_now())
+
+
+@job(
+    "signup.notify_team",
+    priority=2,
+    rate_limit=notify.RATE,
+    max_running=1,  # a webhook that does not answer holds up one worker process at most
+    max_attempts=12,
+    backoff_cap_s=3_600,  # with twelve attempts it outlasts an outage of some hours
+    soft_time_limit_s=15,
+    time_limit_s=20,
+)
+def notify_team(signup_id: int) -> None:
+    """Tell the team of a confirmed signup.
+
+    Raises: Signup.DoesNotExist (permanent) when the account was deleted; as notify.post.
+    """
+    notify.post(Signup.objects.get(id=signup_id))
