@@ -37,7 +37,7 @@ def refusals(settings: dict, mounts: str) -> list[str]:
             "SITE_URL is missing or not https: links in mails begin with it. Set it to the site's own address, "
             "e.g. SITE_URL=https://kit.example.com."
         )
-    for name in ("TEAM_WEBHOOK_URL",):
+    for name in ("TEAM_WEBHOOK_URL", "PAYMENT_URL"):
         if settings.get(name, "").startswith("http:"):
             found.append(f"{name} is not https: what goes there, its key too, is readable on the way. Use https.")
     database = settings["DATABASES"]["default"]

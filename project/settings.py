@@ -32,6 +32,7 @@ INSTALLED_APPS = [
     "tasks",
     "project.accounts",
     "project.signup",
+    "project.billing",
     *(["project.demo"] if IS_DEMO else []),
 ]
 MIDDLEWARE = [
@@ -115,6 +116,9 @@ if not EMAIL_HOST:  # the demo without an SMTP server: mail goes to files, and a
 
 # -- other people's APIs ---------------------------------------------------------------------------
 TEAM_WEBHOOK_URL = env.url("TEAM_WEBHOOK_URL", "", ("https", "http"))  # empty: the team is told nothing
+PAYMENT_URL = env.url("PAYMENT_URL", "", ("https", "http"))  # empty: nothing can be charged
+PAYMENT_KEY = env.text("PAYMENT_KEY")
+PAYMENT_UNSURE_S = env.integer("PAYMENT_UNSURE_S", 120, low=1, high=86_400)  # a charge may be under way, unseen
 
 # -- jobs ----------------------------------------------------------------------------------------
 JOBS_QUEUES = ("default", "mail", "pdf")

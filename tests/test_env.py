@@ -59,6 +59,7 @@ def test_production_passes_the_deploy_check_without_a_warning(start):
         ({"SITE_URL": ""}, "SITE_URL is missing or not https"),
         ({"SITE_URL": "http://kit.example.com"}, "SITE_URL is missing or not https"),
         ({"TEAM_WEBHOOK_URL": "http://chat.example.com/hook"}, "TEAM_WEBHOOK_URL is not https"),
+        ({"PAYMENT_URL": "http://pay.example.com"}, "PAYMENT_URL is not https"),
     ],
 )
 def test_production_refuses_what_is_unsafe(start, change, sentence):
@@ -150,6 +151,12 @@ def test_demo_starts_without_a_warning_in_a_folder_of_any_name(start, tmp_path):
         ("CELERY_BROKER_URL", "memory://", "CELERY_BROKER_URL begins with 'memory'; set it to an address"),
         ("SITE_URL", "kit.example.com", "SITE_URL is 'kit.example.com'; set it to scheme and host only"),
         ("SITE_URL", "https://kit.example.com/kit", "SITE_URL is 'https://kit.example.com/kit'; set it to scheme"),
+        (
+            "PAYMENT_URL",
+            "pay.example.com",
+            "PAYMENT_URL begins with 'pay.example.com'; set it to an address that begins",
+        ),
+        ("PAYMENT_UNSURE_S", "0", "PAYMENT_UNSURE_S is '0'; set it to a whole number from 1 to 86400."),
         ("DB_STATEMENT_TIMEOUT_S", "10s", "DB_STATEMENT_TIMEOUT_S is '10s'; set it to a whole number from 0 to"),
         (
             "BROKER_DIR",

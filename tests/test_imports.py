@@ -26,6 +26,11 @@ FEATURE = {
     "project.signup.notify": {"project.signup.models", "tasks.api"},
     "project.signup.emails": {"project.signup.models", "tasks.api"},
     "project.signup.models": set(),
+    "project.billing.admin": {"project.billing.models", "project.billing.services"},
+    "project.billing.services": {"project.billing.models", "tasks.api"},
+    "project.billing.tasks": {"project.billing.models", "project.billing.provider", "tasks.api"},
+    "project.billing.provider": {"project.billing.models", "tasks.api"},
+    "project.billing.models": set(),
     "tasks.api": {
         "tasks.clock",
         "tasks.decorator",
