@@ -7,18 +7,23 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Shared with every child, recycled ones too: which job is meant by the signal.
-_asked = mmap.mmap(-1, 8)
+# Shared with every child, recycled ones too: which jobs are meant by the signal. Of two asks one after the other, the
+# second must not overwrite the first before that child has read it.
+SLOTS, SLOT_BYTES = 512, 8
+_asked = mmap.mmap(-1, SLOTS * SLOT_BYTES)
 _current: int | None = None
 
 
-class CancelRequested(BaseException):
-    """Raised inside a handler whose job somebody cancels. No Exception: one that goes on after errors stops too."""
+class CancelRequested(SystemExit):
+    """Raised inside a handler whose job somebody cancels. No Exception: one that goes on after errors stops too.
+
+    A SystemExit, so that psycopg cancels a statement that the server is at; after others it would let it run on.
+    """
 
 
 def ask(pid: int, job_id: int) -> None:
     """Interrupt the handler of a job in a child of this process."""
-    _asked[:] = struct.pack("q", job_id)
+    _asked[_slot(job_id)] = struct.pack("q", job_id)
     os.kill(pid, signal.SIGUSR2)
 
 
@@ -42,5 +47,10 @@ def possible(job_id: int) -> Iterator[None]:
 
 
 def _on_ask(number, frame) -> None:
-    if _current is not None and struct.unpack("q", _asked[:])[0] == _current:
+    if _current is not None and struct.unpack("q", _asked[_slot(_current)])[0] == _current:
         raise CancelRequested
+
+
+def _slot(job_id: int) -> slice:
+    start = job_id % SLOTS * SLOT_BYTES
+    return slice(start, start + SLOT_BYTES)

@@ -13,6 +13,11 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 END_S = 10  # from a SIGTERM outside the handler to the end of the process, whatever a statement waits for
 
+
+class SoftLimit(SoftTimeLimitExceeded, SystemExit):
+    """What a handler feels. An Exception as in Celery; a SystemExit, so that psycopg cancels what the server is at."""
+
+
 _is_felt = False
 _is_ending = False
 _end = None  # the pool's own handler of SIGTERM
@@ -25,12 +30,13 @@ def held() -> Iterator[None]:
     A soft limit outside `felt` is dropped, the hard limit still holds. A SIGTERM acts at the next `felt` or at the end.
     """
     global _is_ending, _end
-    limit, _end, _is_ending = signal.signal(signal.SIGUSR1, _on_limit), signal.signal(signal.SIGTERM, _on_term), False
+    _is_ending = False
+    limit, _end = signal.signal(signal.SIGUSR1, _on_limit), signal.signal(signal.SIGTERM, _on_term)
     try:
         yield
     finally:
-        signal.signal(signal.SIGUSR1, limit)
         signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGUSR1, limit)  # last: a limit just then raises
         if _is_ending:
             _end_process(None)
 
@@ -55,12 +61,14 @@ def is_ending() -> bool:
 
 def _on_limit(number, frame) -> None:
     if _is_felt:
-        raise SoftTimeLimitExceeded
+        raise SoftLimit
 
 
 def _on_term(number, frame) -> None:
     global _is_ending
-    signal.alarm(END_S)  # its default action needs no Python: it works in the midst of any call
+    if not _is_ending:  # it may come again and again
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process in the midst of any call
+        signal.alarm(END_S)
     _is_ending = True
     if _is_felt:
         _end_process(frame)

@@ -28,6 +28,13 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def sleeping() -> bool:
+    """Tell whether a session of this database is at a long statement."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep')")
+        return cursor.fetchone()[0]
+
+
 def wait_for(job: Job, *states: str, run: int | None = None, timeout: float = 30) -> Job:
     """Return the job once it stands in one of the states, in the given run."""
 
@@ -280,6 +287,23 @@ def test_cancelled_running_job_stops_within_2_s(kit, kind, says):
     assert [entry["what"] for entry in cancelled.history] == ["cancel requested", "failed"]
     assert cancelled.history[-1]["error"] == says
     wait_for(enqueue("test.echo", value="after"), State.SUCCEEDED)
+
+
+@pytest.mark.rung("postgresql+redis")
+@pytest.mark.parametrize("how", ["cancelled", "at its soft limit"])
+def test_statement_of_a_stopped_handler_ends_in_the_database_too(kit, how):
+    """Or it would hold its locks, and commit, while the job runs again."""
+    kit.start("relay")
+    kit.start("worker")
+    job = wait_for(enqueue("test.query", seconds=60), State.RUNNING)
+    wait_until(sleeping, 10, "the database is at it")
+
+    if how == "cancelled":
+        Job.objects.cancel(job.id, "user 1", database_now())
+
+    ended = wait_for(job, State.CANCELLED, State.DEAD, timeout=15)
+    wait_until(lambda: not sleeping(), 3, "the statement has ended")
+    assert ended.history[-1]["error"] in ("It was cancelled while it ran.", "The soft time limit of 2 s was exceeded.")
 
 
 def test_checkpoint_spares_the_next_run_what_is_done(kit):

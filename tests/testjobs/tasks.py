@@ -6,6 +6,8 @@ import resource
 import signal
 import time
 
+from django.db import connection
+
 from tasks.api import PermanentError, RateLimit, RetryLater, job
 from tests.testjobs.models import Effect
 
@@ -201,3 +203,10 @@ def capped(seconds=0.3):
     started = time.time()
     time.sleep(seconds)
     Effect.objects.create(note="test.capped", value=f"{started} {time.time()}")
+
+
+@job("test.query", soft_time_limit_s=2, time_limit_s=30, max_attempts=1, **QUICKLY)
+def query(seconds):
+    """Let the database take its time."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(%s)", [seconds])
