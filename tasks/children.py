@@ -23,6 +23,7 @@ REASON_KEPT_S = 60.0
 REFUSED_WITHIN = timedelta(seconds=10)
 KILLED = "SIGKILL"
 OUT_OF_MEMORY = "Its process was killed, probably for lack of memory."
+HARD_LIMIT = "The hard time limit"
 UNEXPLAINED = "Its process ended for an unknown reason."
 
 
@@ -43,7 +44,7 @@ class Children:
     def look(self) -> None:
         """Give back the jobs of children that are gone, and stop those that are to stop."""
         self.kills.look()
-        for job in Job.objects.filter(worker=WORKER, state=State.RUNNING):
+        for job in Job.objects.without_content().filter(worker=WORKER, state=State.RUNNING):
             if job.child_pid == os.getpid():
                 self._give_back_of_main(job)
             elif is_gone(job.child_pid):
@@ -65,7 +66,8 @@ class Children:
             return
         if KILLED in reason and self.kills.explain_one():
             reason = OUT_OF_MEMORY
-        ending = endings.crashed(job, reason, database_now())
+        had_its_time = reason.startswith(HARD_LIMIT)
+        ending = endings.crashed(job, reason, database_now(), had_its_time=had_its_time)
         if ending.update():
             log.warning("job %s.%s %s %s", job.id, job.run, job.kind, ending.words)  # the words hold the reason
 
@@ -81,8 +83,9 @@ class Children:
         if monotonic() - asked < CANCEL_GRACE_S:
             cancelling.ask(job.child_pid, job.id)
             return
-        self.explain(job.child_pid, "It was cancelled while it ran, and did not stop by itself.")
-        os.kill(job.child_pid, signal.SIGKILL)
+        if Job.objects.filter(id=job.id, run=job.run, state=State.RUNNING).exists():  # the child may have gone on
+            self.explain(job.child_pid, "It was cancelled while it ran, and did not stop by itself.")
+            os.kill(job.child_pid, signal.SIGKILL)
 
 
 def tell_of_cold_shutdown(pid: int) -> None:

@@ -78,13 +78,13 @@ def failed(job: Job, error: BaseException, now: datetime) -> Ending:
     return _again(job, entry, now, base_s=kind.backoff_base_s, cap_s=kind.backoff_cap_s)
 
 
-def crashed(job: Job, sentence: str, now: datetime) -> Ending:
+def crashed(job: Job, sentence: str, now: datetime, *, had_its_time: bool = False) -> Ending:
     """End a run whose process is gone: it costs an attempt, so a job that kills every process ends dead.
 
-    The first time it keeps its place in the queue: behind a backlog it would not run again for long.
+    The first time it keeps its place in the queue, or it would wait for long; not when it was at its hard limit.
     """
     entry = failure(job, sentence, now)
-    if job.attempts == 1 < job.max_attempts and (now - job.started_at).total_seconds() < hard_limit_s(job.kind):
+    if job.attempts == 1 < job.max_attempts and not had_its_time:
         return Ending(f"failed, again at once: {entry['error']}", lambda: Job.objects.retry(job, job.run_at, entry))
     return _again(job, entry, now, base_s=CRASH_BASE_S, cap_s=backoff.CAP_S)
 

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 # A message is a wake-up: Celery's own cost per message is paid once for many small jobs.
 JOBS_PER_MESSAGE = 20
 SECONDS_PER_MESSAGE = 1.0
+NEARLY = 0.9  # the pool counts a hard limit from the message, somewhat before the claim
 LIMIT_SHARE = 60  # earlier jobs of a message use up at most this part of the last one's soft time limit
 
 
@@ -30,19 +31,24 @@ def execute(kind: str, job_id: int, run: int) -> None:
         cancelling.listen()
         started = time.monotonic()
         try:
-            if shutdown.has_begun():
+            if is_stopping():
                 Job.objects.hand_back(job_id, run)
                 return
             job, done = claiming.claim(kind, job_id, run), 0
             while job is not None:
                 perform(job)
                 done += 1
-                if done == JOBS_PER_MESSAGE or time.monotonic() - started > wake_up_s(job.kind) or shutdown.has_begun():
+                if done == JOBS_PER_MESSAGE or time.monotonic() - started > wake_up_s(job.kind) or is_stopping():
                     return
                 job = claiming.claim_next(kind, job.queue)
         except DATABASE_AWAY as error:
             log.warning("job %s: the database is away (%s); the relay brings it back", job_id, type(error).__name__)
             connection.close()
+
+
+def is_stopping() -> bool:
+    """Tell whether this child takes nothing new: its worker stops, or it alone is being ended."""
+    return shutdown.has_begun() or handler_signals.is_ending()
 
 
 def wake_up_s(kind: str) -> float:
@@ -57,7 +63,7 @@ def perform(job: Job) -> None:
     try:
         ending = call(running, job)
     except Unfit as unfit:
-        ending = endings.unknown(job, str(unfit), running.now())
+        ending = refused(running, job, str(unfit))
     except RetryLater as later:
         ending = endings.snoozed(job, later, running.now())
     except cancelling.CancelRequested:
@@ -70,6 +76,12 @@ def perform(job: Job) -> None:
             raise  # this process is being ended
         ending = endings.failed(job, error, running.now())
     finish(running, job, ending)
+
+
+def refused(running: RunningJob, job: Job, why: str) -> Ending:
+    """Return what becomes of a job that this code cannot run; the answer is asked of the database."""
+    limit_s = endings.hard_limit_s(job.kind)
+    return outlast(lambda: endings.unknown(job, why, running.now()), "a refused job", limit_s=limit_s)
 
 
 def finish(running: RunningJob, job: Job, ending: Ending) -> None:
@@ -90,7 +102,7 @@ def interrupt(running: RunningJob, job: Job) -> None:
 
     Transition: running -> waiting, without charge.
     """
-    if shutdown.has_begun() and running.elapsed_s() < endings.hard_limit_s(job.kind):
+    if shutdown.has_begun() and running.elapsed_s() < NEARLY * endings.hard_limit_s(job.kind):
         connection.close()  # the signal may have come in the middle of a statement
         finish(running, job, endings.interrupted(job, running.now()))
 

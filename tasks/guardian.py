@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import threading
-from time import monotonic
+from time import monotonic, sleep
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db import Error as DatabaseError
@@ -68,6 +68,7 @@ class Guardian(threading.Thread):
     def run(self) -> None:
         """Look until the process ends. Raises: nothing for a database that is away."""
         self._session = connections[DEFAULT_DB_ALIAS]  # this thread's own
+        threading.Thread(target=self._watch_drain, name="drain", daemon=True).start()
         while True:
             try:
                 self.look()
@@ -79,7 +80,6 @@ class Guardian(threading.Thread):
                 self._database_away(error)
             except Exception:  # without the guardian nobody would look after the children
                 log.exception("the guardian's look failed; it looks again")
-            self._end_drain()
             self._wake.wait(LOOK_S)
             self._wake.clear()
 
@@ -109,6 +109,12 @@ class Guardian(threading.Thread):
             self._lock.release()
             self._lock = None
         connection.close()
+
+    def _watch_drain(self) -> None:
+        """Keep the drain's bound also while the database does not answer the looks."""
+        while True:
+            self._end_drain()
+            sleep(LOOK_S)
 
     def _end_drain(self) -> None:
         if self._drain_ends is not None and monotonic() > self._drain_ends:

@@ -30,16 +30,16 @@ class Rescue:
         Units: ticks_s is time.monotonic(). Whoever sets the database's clock must not end jobs that run; the price is
         that a relay that was restarted counts a job's hard limit anew.
         """
-        running = list(Job.objects.filter(state=State.RUNNING).order_by("started_at")[:LIMIT])
+        running = list(Job.objects.without_content().filter(state=State.RUNNING).order_by("started_at")[:LIMIT])
         gone = self._gone({job.worker for job in running}, ticks_s)
         self._seen = {(job.id, job.run): self._seen.get((job.id, job.run), ticks_s) for job in running}
         rescued = 0
         for job in running:
             limit_s = endings.hard_limit_s(job.kind)
             if job.worker in gone:
-                rescued += end(job, WORKER_GONE, now)
+                rescued += end(job, endings.crashed(job, WORKER_GONE, now))
             elif ticks_s - self._seen[job.id, job.run] > limit_s + MARGIN_S:
-                rescued += end(job, OVERDUE.format(limit_s), now)
+                rescued += end(job, endings.crashed(job, OVERDUE.format(limit_s), now, had_its_time=True))
         for worker in gone:
             locks.forget(locks.of_worker(worker))
         return rescued
@@ -56,9 +56,8 @@ class Rescue:
         return {worker for worker, since in self._suspects.items() if ticks_s - since >= LOOKS_APART_S}
 
 
-def end(job: Job, reason: str, now: datetime) -> int:
+def end(job: Job, ending: endings.Ending) -> int:
     """End a run from outside; 0 when it ended by itself meanwhile."""
-    ending = endings.crashed(job, reason, now)
     changed = ending.update()
     if changed:
         log.warning("job %s.%s %s %s", job.id, job.run, job.kind, ending.words)  # the words hold the reason

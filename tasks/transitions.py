@@ -40,6 +40,10 @@ AGAIN = {
 class JobQuerySet(models.QuerySet):
     """The verbs. Those that end a run take the job as `claim` returned it: its id and run are the fence."""
 
+    def without_content(self) -> "JobQuerySet":
+        """Leave the large columns in the database, for those who look at many rows often."""
+        return self.defer("arguments", "checkpoint", "history")
+
     # -- what the relay does ------------------------------------------------------------------
 
     def due(self, now: datetime) -> "JobQuerySet":
@@ -184,6 +188,8 @@ class JobQuerySet(models.QuerySet):
                 state=State.WAITING,
                 run_at=now,
                 attempts=0,
+                interruptions=0,
+                relays=0,
                 finished_at=None,
                 relayed_at=None,
                 unknown_since_at=None,

@@ -17,6 +17,7 @@ from django.db import Error as DatabaseError
 from django.db import connection
 
 from tasks import claiming, endings, locks, shutdown
+from tasks.children import HARD_LIMIT
 from tasks.clock import database_now
 from tasks.guardian import guardian
 from tasks.heartbeat import Heartbeat
@@ -45,7 +46,7 @@ class JobRequest(Request):
     def on_timeout(self, soft, timeout):
         """Note the hard time limit; the pool kills the child next."""
         if not soft:
-            guardian.explain(self.worker_pid, f"The hard time limit of {timeout:g} s was exceeded.")
+            guardian.explain(self.worker_pid, f"{HARD_LIMIT} of {timeout:g} s was exceeded.")
         return super().on_timeout(soft, timeout)
 
     def acknowledge(self):
@@ -64,7 +65,7 @@ def reason_of(error: BaseException) -> str:
     """Return in a sentence why a child ended."""
     error = error.exc if isinstance(error, ExceptionWithTraceback) else error
     if isinstance(error, TimeLimitExceeded):
-        return f"The hard time limit of {error.args[0]:g} s was exceeded."
+        return f"{HARD_LIMIT} of {error.args[0]:g} s was exceeded."
     return f"Its process was lost: {error}"
 
 
