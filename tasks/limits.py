@@ -4,6 +4,7 @@ The relay hands over what can start soon; the claim is exact, under the lock of 
 Source: docs/decisions/0007-rate-limits-and-caps.md
 """
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from time import monotonic, sleep
 
@@ -144,6 +145,19 @@ def rooms(queue: str, now: datetime) -> dict[str, int]:
             room.append(kind.max_running - started.get(kind.name, 0) - relayed.get(kind.name, 0))
         found[kind.name] = max(0, min(room))
     return found
+
+
+def within_turns(jobs: list[Job], rooms: dict[str, int]) -> Iterator[Job]:
+    """Yield the jobs, in their order, for which kinds that share a rate limit have turns together."""
+    limited = {kind: limit.name for kind in rooms if (limit := registry.get(kind).rate_limit)}
+    left: dict[str, int] = {}
+    for kind, name in limited.items():
+        left[name] = max(rooms[kind], left.get(name, 0))
+    for job in jobs:
+        if (name := limited.get(job.kind)) is not None:
+            left[name] -= 1
+        if name is None or left[name] >= 0:
+            yield job
 
 
 def turns_ahead(limited: list[Kind], now: datetime) -> dict[str, int]:

@@ -50,7 +50,8 @@ def next_jobs(queue: str, now: datetime, room: int) -> list[Job]:
     jobs = list(due.exclude(kind__in=rooms)[:room])
     for kind, left in rooms.items():
         jobs += due.filter(kind=kind)[: min(left, room)]
-    return sorted(jobs, key=lambda job: (-job.priority, job.run_at, job.id))[:room]
+    jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
+    return list(limits.within_turns(jobs, rooms))[:room]
 
 
 def publish_batch(broker: Broker, jobs: list[Job], relayed_at: datetime) -> int:

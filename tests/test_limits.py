@@ -71,6 +71,16 @@ def test_kinds_that_share_a_limit_share_its_turns():
     assert Limit.objects.get(name="test").free_at >= free_at + timedelta(seconds=0.1)
 
 
+def test_kinds_that_share_a_limit_are_handed_over_for_its_turns_once():
+    """Not each of them for all of them; in the order in which they were due."""
+    jobs = enqueue_many(draft(kind) for _ in range(10) for kind in ("test.rated", "test.rated_too"))
+
+    handed = relay_batch("default", database_now())
+
+    assert 0 < len(handed) <= 10 * limits.AHEAD.total_seconds() + 1
+    assert [found.id for found in handed] == [found.id for found in jobs[: len(handed)]]
+
+
 def test_claim_waits_for_its_turn():
     """It comes a little later: the child keeps the job and starts it then."""
     Limit.objects.create(name="test", free_at=database_now() + timedelta(seconds=0.3))
