@@ -211,6 +211,13 @@ def test_asking_twice_makes_one_job_that_holds_only_the_id(provider, order):
     assert (job.unique_key, job.arguments) == (f"payment:order-{order.id}", {"order_id": order.id})
 
 
+def test_order_whose_charge_was_cancelled_can_be_charged_again(provider, order):
+    first = pay(order.id)
+    Job.objects.cancel(first.id, "user 1", database_now())
+
+    assert pay(order.id).is_new
+
+
 def test_rolled_back_transaction_leaves_no_charge(provider, order):
     with pytest.raises(ZeroDivisionError), transaction.atomic():
         pay(order.id)

@@ -52,4 +52,5 @@ class OrderAdmin(admin.ModelAdmin):
                 self.message_user(request, str(error), messages.WARNING)
             else:
                 is_there = "" if job.is_new else f" It was there already and is {job.state}: look at it under Jobs."
+                self.log_change(request, Order(pk=order_id), f"Asked for the charge: job {job.id}.")
                 self.message_user(request, f"Order {order_id} is charged by job {job.id}.{is_there}")

@@ -15,6 +15,7 @@ from project.billing.models import Order
 from tasks.api import PermanentError, RetryLater, database_now, retry_after_s
 
 TIMEOUT = httpx.Timeout(10.0, connect=3.0)  # s
+STATUSES = ("paid", "refused", "pending")
 ANSWER_BYTES = 65_536  # of an answer no more is read
 
 
@@ -83,6 +84,8 @@ def read(code: int, content: bytes) -> Charge:
     """Return the charge that an answer tells of. Raises: OutcomeUnknown when it tells of none."""
     try:
         told = json.loads(content)
+        if told["status"] not in STATUSES:
+            raise ValueError
         return Charge(str(told["id"])[:100], str(told["status"]), str(told.get("reason", ""))[:100])
     except (ValueError, TypeError, KeyError, AttributeError):
         raise OutcomeUnknown(f"The payment provider answers {code} with something else than a charge.") from None

@@ -13,7 +13,7 @@ class NotPayable(Exception):
 def pay(order_id: int):
     """Enqueue the charge of an order in the caller's transaction, and return its job.
 
-    Shape: asked for twice, the same job; `is_new` tells.
+    Shape: asked for twice, the same job while it has not ended; `is_new` tells.
     Raises: NotPayable; Order.DoesNotExist.
     """
     if not (settings.PAYMENT_URL and settings.PAYMENT_KEY):
@@ -21,4 +21,4 @@ def pay(order_id: int):
     order = Order.objects.get(id=order_id)
     if order.state in (State.PAID, State.REFUSED):
         raise NotPayable(f"Order {order_id} is {order.state} already.")
-    return enqueue("billing.charge", order_id=order_id, unique_key=order.key)
+    return enqueue("billing.charge", order_id=order_id, unique_key=order.key, unique_scope="live")

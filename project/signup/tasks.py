@@ -116,7 +116,7 @@ def welcome_email(running, user_id: int) -> None:
 
 @job(
     "signup.notify_team",
-    priority=2,
+    queue="webhook",  # whoever is down for hours has a backlog, and the relay looks for other kinds behind it
     rate_limit=notify.RATE,
     max_running=1,  # a webhook that does not answer holds up one worker process at most
     max_attempts=12,

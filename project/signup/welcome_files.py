@@ -30,9 +30,13 @@ def keep(path: Path, content: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.", delete=False) as beside:
-        beside.write(content)
-        beside.flush()
-        os.fsync(beside.fileno())
+        try:
+            beside.write(content)
+            beside.flush()
+            os.fsync(beside.fileno())
+        except BaseException:
+            Path(beside.name).unlink()
+            raise
     move(Path(beside.name), path)
 
 
