@@ -64,6 +64,7 @@ class PauseAdmin(admin.ModelAdmin):
     @admin.action(description="Resume the selected ones", permissions=["delete"])
     def resume_selected(self, request, queryset) -> None:
         """Resume each of them, and say so."""
+        self.log_deletions(request, queryset)
         for row in queryset:
             self.delete_model(request, row)
             self.message_user(request, f"The {row} goes on.")

@@ -3,6 +3,7 @@
 Source: kombu/transport/filesystem.py, Channel._put; a worker that reads half a message ends.
 """
 
+import contextlib
 import os
 from time import monotonic
 from uuid import uuid4
@@ -23,6 +24,8 @@ class Channel(filesystem.Channel):
                 file.write(dumps(payload))
             os.rename(f"{path}.part", path)
         except OSError as error:
+            with contextlib.suppress(OSError):  # it may be what could not be made
+                os.unlink(f"{path}.part")
             raise ChannelError(f"Cannot add file {path!r} to the folder of messages.") from error
 
 
