@@ -22,20 +22,27 @@ RUNGS = {
 # Tests that only need a database run once for each: on the first rung that has it.
 TESTS = {"sqlite+filesystem": "tests", "postgresql+filesystem": "tests", "postgresql+redis": "tests/live"}
 
-AT_ONCE = 2  # mostly they wait; the one that takes longest begins
-LONGEST_FIRST = ("postgresql+redis", "sqlite+filesystem", "postgresql+filesystem")
+AT_ONCE = 2  # mostly they wait; what takes longest begins
+# A rung may run in parts, each with servers of its own. Shape: rung and part.
+RUNS = (
+    ("postgresql+redis", "1/2"),
+    ("sqlite+filesystem", "1/1"),
+    ("postgresql+redis", "2/2"),
+    ("postgresql+filesystem", "1/1"),
+)
 
 
 def main() -> int:
     """Run the rungs, print a table, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.rungs", description="Run the tests on every rung.")
     parser.add_argument("--rung", choices=RUNGS, help="only this rung")
+    parser.add_argument("--part", default="1/1", help="only this part of its tests, e.g. 1/2")
     parser.add_argument("--row", type=Path, help="also write the rung's row of the table to this file, as JSON")
     options, pytest_arguments = parser.parse_known_args()
     if options.rung:
-        rows = [run_rung(options.rung, pytest_arguments)]
+        rows = [run_rung(options.rung, [f"--part={options.part}", *pytest_arguments])]
     else:
-        rows = run_side_by_side(LONGEST_FIRST, pytest_arguments)
+        rows = merged(run_side_by_side(RUNS, pytest_arguments))
     if options.row:
         options.row.write_text(json.dumps(rows[0]))
     else:
@@ -43,27 +50,39 @@ def main() -> int:
     return int(any(row["failed"] for row in rows))
 
 
-def run_side_by_side(names: tuple[str, ...], pytest_arguments: list[str]) -> list[dict]:
-    """Run each rung in a process of its own, some at once, and return their rows."""
+def run_side_by_side(runs: tuple[tuple[str, str], ...], pytest_arguments: list[str]) -> list[dict]:
+    """Run each in a process of its own, some at once, and return their rows."""
     with tempfile.TemporaryDirectory(prefix="kit-rows-") as folder, ThreadPoolExecutor(AT_ONCE) as pool:
-        files = [Path(folder) / name for name in names]
+        files = [Path(folder) / f"{number}.json" for number in range(len(runs))]
         command = [sys.executable, "-m", "tests.rungs"]
         commands = [
-            [*command, "--rung", name, "--row", file, *pytest_arguments]
-            for name, file in zip(names, files, strict=True)
+            [*command, "--rung", rung, "--part", part, "--row", file, *pytest_arguments]
+            for (rung, part), file in zip(runs, files, strict=True)
         ]
-        list(pool.map(run_and_print, names, commands))
+        titles = [rung if part == "1/1" else f"{rung} {part}" for rung, part in runs]
+        list(pool.map(run_and_print, titles, commands))
         return [
-            json.loads(file.read_text()) if file.exists() else {"rung": name, "failed": 1, "note": "it ended early"}
-            for name, file in zip(names, files, strict=True)
+            json.loads(file.read_text()) if file.exists() else {"rung": rung, "failed": 1, "note": "it ended early"}
+            for (rung, _), file in zip(runs, files, strict=True)
         ]
+
+
+def merged(rows: list[dict]) -> list[dict]:
+    """Return one row for each rung: the sum of its parts, or the first that says why there is nothing to count."""
+    found: dict[str, dict] = {}
+    for row in sorted(rows, key=lambda row: "note" not in row):
+        known = found.setdefault(row["rung"], row)
+        if known is not row and "note" not in known:
+            for name in ("passed", "failed", "skipped", "seconds", "failures"):
+                known[name] += row[name]
+    return [found[rung] for rung in RUNGS]
 
 
 def run_and_print(name: str, command: list) -> None:
     """Run a command and print each of its lines with the rung's name."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
         for line in running.stdout:
-            print(f"{name:21} | {line}", end="", flush=True)
+            print(f"{name:25}| {line}", end="", flush=True)
 
 
 def run_rung(name: str, pytest_arguments: list[str]) -> dict:
