@@ -131,11 +131,14 @@ def running(kind: str) -> int:
 # -- what the relay asks --------------------------------------------------------------------------
 
 
+def limited_kinds(queue: str) -> list[str]:
+    """Return the kinds of a queue whose jobs are limited."""
+    return [kind.name for kind in registry.kinds() if kind.queue == queue and kind.limits]
+
+
 def rooms(queue: str, now: datetime) -> dict[str, int]:
     """Return for each limited kind of a queue how many more of its jobs may be handed over now."""
-    limited = [kind for kind in registry.kinds() if kind.queue == queue and kind.limits]
-    if not limited:
-        return {}
+    limited = [registry.get(name) for name in limited_kinds(queue)]
     turns = turns_ahead(limited, now)
     relayed, started = (counts(limited, state) for state in (State.RELAYED, State.RUNNING))
     found = {}

@@ -133,6 +133,15 @@ class Job(models.Model):
                 name="job_due",
                 condition=Q(state=State.WAITING),
             ),
+            # relay_batch: the next due jobs of a kind with a limit, behind whatever backlog of others
+            models.Index(
+                F("kind"),
+                F("priority").desc(),
+                F("run_at"),
+                F("id"),
+                name="job_due_of_kind",
+                condition=Q(state=State.WAITING),
+            ),
             # relay_batch: how many are with the broker; return_lost: which have been there too long
             models.Index(fields=["queue", "relayed_at"], name="job_relayed", condition=Q(state=State.RELAYED)),
             # return_lost: was a later one started; admin: what runs now

@@ -44,10 +44,13 @@ def next_jobs(queue: str, now: datetime, room: int) -> list[Job]:
     Shape: each limited kind is looked for by itself, so that its backlog holds up no other kind.
     Locks: the jobs, SKIP LOCKED.
     """
+    could_run = claimable(now).filter(queue=queue)
+    due = could_run.select_for_update(skip_locked=True).only("id", "kind", "queue", "priority", "run", "run_at")
+    limited = limits.limited_kinds(queue)
+    jobs = list(due.exclude(kind__in=limited)[:room])
+    if not could_run.filter(kind__in=limited).exists():
+        return jobs
     rooms = limits.rooms(queue, now)
-    due = claimable(now).filter(queue=queue).select_for_update(skip_locked=True)
-    due = due.only("id", "kind", "queue", "priority", "run", "run_at")
-    jobs = list(due.exclude(kind__in=rooms)[:room])
     for kind, left in rooms.items():
         jobs += due.filter(kind=kind)[: min(left, room)]
     jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
