@@ -201,13 +201,6 @@ def test_target_sets_up_before_it_uses_what_a_fresh_clone_lacks(target):
     assert set_up < use
 
 
-def test_lint_passes_in_a_fresh_clone_and_says_nothing_more(checkout):
-    linted = checkout.make("lint")
-
-    assert linted.wait(timeout=400) == 0
-    assert linted.output in ("", "Installing requirements-dev.txt into .venv, once; this takes about a minute ...\n")
-
-
 def first_line(process) -> str:
     """Return the first line of output."""
     return process.output.splitlines()[0]
