@@ -5,6 +5,19 @@ import pytest
 from tests import services
 
 
+@pytest.fixture
+def broker(tmp_path):
+    """Give a connection to this rung's broker, emptied."""
+    from tasks.broker import Broker  # not before Django is set up
+    from tests.kit import Kit
+
+    Kit(tmp_path)
+    made = Broker()
+    assert made.is_up()
+    yield made
+    made.close()
+
+
 def pytest_report_header() -> str:
     """Say which rung this run is about."""
     return f"rung: {services.rung()}"

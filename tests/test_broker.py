@@ -12,20 +12,9 @@ from tasks.api import draft, enqueue_many
 from tasks.broker import Broker, urgency
 from tasks.models import Job
 from tasks.registry import broker_queue
-from tests.kit import Kit
 
 pytestmark = pytest.mark.django_db
 ON_FILES = pytest.mark.rung("sqlite+filesystem", "postgresql+filesystem")  # elsewhere tests/live stops the server
-
-
-@pytest.fixture
-def broker(tmp_path):
-    """Give a connection to this rung's broker, emptied."""
-    Kit(tmp_path)
-    made = Broker()
-    assert made.is_up()
-    yield made
-    made.close()
 
 
 @pytest.fixture

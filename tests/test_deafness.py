@@ -5,25 +5,13 @@ from time import monotonic
 
 import pytest
 
-from tasks.broker import Broker
 from tasks.clock import database_now
 from tasks.deafness import DEAF_S, LOOK_AGAIN_S, Hearing
 from tasks.models import Job
 from tasks.states import State
-from tests.kit import Kit
 from tests.rows import row
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def broker(tmp_path):
-    """Give a connection to this rung's broker, emptied."""
-    Kit(tmp_path)
-    made = Broker()
-    assert made.is_up()
-    yield made
-    made.close()
 
 
 @pytest.fixture

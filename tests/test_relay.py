@@ -13,7 +13,6 @@ from tasks.models import Job, Queue
 from tasks.relay import publish_batch, relay_batch, return_lost
 from tasks.states import State
 from tasks.transitions import RELAYS_COUNTED
-from tests.kit import Kit
 
 pytestmark = pytest.mark.django_db
 
@@ -39,16 +38,6 @@ def queue(settings):
     settings.JOBS_HIGH_WATER = 5
     settings.JOBS_LOST_GRACE_S = GRACE_S
     return Queue.objects.get_or_create(name="default")[0]
-
-
-@pytest.fixture
-def broker(tmp_path):
-    """Give a connection to this rung's broker, emptied."""
-    Kit(tmp_path)
-    made = Broker()
-    assert made.is_up()
-    yield made
-    made.close()
 
 
 def fill(broker: Broker, count: int) -> None:
