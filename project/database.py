@@ -25,7 +25,8 @@ POSTGRESQL = {
     "tcp_user_timeout": 10_000,
 }
 # Nobody waits for a row for ever, and no process that is stuck inside a transaction keeps its rows.
-SESSION = "-c lock_timeout=10s -c idle_in_transaction_session_timeout=60s"
+# Given with the connection, the time zone costs no statement: Django would set it before anybody knows of the session.
+SESSION = "-c lock_timeout=10s -c idle_in_transaction_session_timeout=60s -c TimeZone=UTC"
 
 
 def from_url(url: str, *, default_file: Path, statement_timeout_s: int) -> dict:

@@ -16,6 +16,7 @@ STATEMENT_S = 10
 LOCK_S = 5
 STEP_S = 15.0  # above both: it acts only where the server cannot, being frozen
 STOP_S = 8.0
+AGAIN_S = 1.0
 
 AWAY = "the database is away"
 TIMED_OUT = ("57014", "55P03")  # PostgreSQL: query_canceled, lock_not_available
@@ -44,8 +45,11 @@ class Cut:
                 cursor.execute(f"PRAGMA busy_timeout = {LOCK_S * 1_000}")
 
     def set(self, seconds: float) -> None:
-        """Act in so many seconds, instead of at an earlier set time; 0 means never."""
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        """Act in so many seconds and each second from then on, instead of at an earlier set time; 0 means never.
+
+        Again and again, since a session may be just being made at the first time.
+        """
+        signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
 
     def _act(self, *_) -> None:
         for session in self._sessions:

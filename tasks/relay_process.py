@@ -137,6 +137,8 @@ class Relay:
             os.read(self._wake, 1_024)
 
     def _database_failed(self, error: DatabaseError) -> None:
+        if not self._is_stopping:
+            self._cut.set(0)
         what, reason = complaint(error)
         if what not in self._complaints:
             self._complaints.add(what)

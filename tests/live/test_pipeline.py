@@ -350,7 +350,7 @@ def test_relay_stops_while_the_database_is_frozen(kit):
 
     with frozen(kit, backends()):
         relay.terminate()
-        code = relay.wait(12)
+        code = relay.wait(20)
 
     assert (code, "relay stopped" in relay.output) == (0, True)
 
