@@ -45,6 +45,7 @@ lock: ## Pin the dependencies of pyproject.toml with their hashes
 	$(SET_UP) requirements-dev.txt
 	@$(COMPILE) -o requirements.txt
 	@$(COMPILE) --group dev -o requirements-dev.txt
+	@.venv/bin/uv pip compile -q --group deploy --universal --python-version 3.11 --generate-hashes --no-annotate --no-header -o requirements-deploy.txt
 
 clean: ## Remove caches; keeps .venv and the demo's data in var
 	rm -rf .pytest_cache .ruff_cache
