@@ -126,7 +126,7 @@ JOBS_HIGH_WATER = env.integer("JOBS_HIGH_WATER", 32, low=1, high=10_000)  # jobs
 JOBS_POLL_S = env.integer("JOBS_POLL_S", 1, low=1, high=60)  # longest wait for due rows when nothing wakes the relay
 JOBS_LOST_GRACE_S = env.integer("JOBS_LOST_GRACE_S", 15, low=1, high=3600)  # doubles each time a job is relayed anew
 JOBS_DRAIN_S = env.integer("JOBS_DRAIN_S", 600, low=1, high=86_400)  # a stopping worker gives back what takes longer
-JOBS_DRAIN_ON_BROKER_LOSS_S = env.integer("JOBS_DRAIN_ON_BROKER_LOSS_S", 20, low=1, high=86_400)  # it takes no new work
+JOBS_DRAIN_ON_BROKER_LOSS_S = env.integer("JOBS_DRAIN_ON_BROKER_LOSS_S", 10, low=1, high=86_400)  # it takes no new work
 JOBS_UNKNOWN_GIVE_UP_S = 900  # a job that no worker knows how to run is dead after this
 JOBS_KEEP_SUCCEEDED_S = env.integer("JOBS_KEEP_SUCCEEDED_S", 86_400, low=60, high=10 * 366 * 86_400)
 JOBS_KEEP_DEAD_S = env.integer("JOBS_KEEP_DEAD_S", 30 * 86_400, low=60, high=10 * 366 * 86_400)
@@ -168,10 +168,10 @@ if CELERY_BROKER_URL.startswith("filesystem:"):
     }
 elif CELERY_BROKER_URL.startswith("redis"):
     CELERY_BROKER_TRANSPORT_OPTIONS = {
-        "socket_timeout": 5,  # None would block a publisher for as long as Redis is frozen
+        "socket_timeout": 4,  # s; None would block a publisher for as long as Redis is frozen
         "socket_connect_timeout": 2,
         "socket_keepalive": True,
-        "health_check_interval": 7,  # s; a half-open connection is given up after 8 to 15 (kombu's default: 26 to 51)
+        "health_check_interval": 3,  # s; a half-open connection is given up after 4 to 7 (kombu's default: 26 to 51)
         "priority_steps": list(range(10)),  # one list per priority; the default of four would mix 7, 8 and 9
         "visibility_timeout": 3600,  # above every hard time limit; rows do not depend on it
     }

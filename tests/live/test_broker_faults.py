@@ -153,7 +153,7 @@ def test_broker_that_refuses_writes_costs_nothing_but_time(kit, start, fault):
     assert_all_ran_once()
 
 
-PAUSE_MS = 12_000  # twice the socket timeout, and a little
+PAUSE_MS = 12_000  # beyond all timeouts of a connection
 
 
 @contextmanager
@@ -230,6 +230,20 @@ def test_long_job_does_not_keep_new_work_waiting_after_a_crash(kit, start):
     assert list(Job.objects.filter(id=long.id).values_list("run", "attempts", "interruptions")) == [(2, 1, 1)]
 
 
+def test_long_job_does_not_keep_new_work_waiting_on_a_half_open_connection(kit, proxy, start):
+    """The slowest of all ways: a missing answer, a command that hangs, the drain, the start, one after another."""
+    worker = start(**through(proxy), **SHORT_GRACE)
+    long = enqueue("test.long_nap", seconds=60)
+    wait_for(long, State.RUNNING)
+
+    proxy.forget()
+
+    assert_new_work_flows(worker)
+    assert worker.restarts == 1
+    wait_for(long, State.RUNNING)
+    assert list(Job.objects.filter(id=long.id).values_list("run", "attempts", "interruptions")) == [(2, 1, 1)]
+
+
 def test_worker_that_starts_during_an_outage_looks_often(kit):
     """However long the outage was, it is there within seconds of Redis' return."""
     kit.redis.stop()
@@ -250,7 +264,7 @@ def test_deaf_worker_ends_itself_and_an_idle_one_is_left_alone(kit, start):
     wait_until(lambda: "Canceling queue" in deaf.output, 20, "the worker is deaf")
     lost = row(State.RELAYED, queue="mail", relays=1, relayed_at=database_now() - timedelta(seconds=DEAF_S))
 
-    assert_new_work_flows(deaf, within_s=DEAF_S + LOOK_AGAIN_S + 15)
+    assert_new_work_flows(deaf, within_s=DEAF_S + 2 * LOOK_AGAIN_S + 15)
     assert "this worker hears none of them: it ends, to be started again" in deaf.output
     assert (deaf.restarts, idle.restarts) == (1, 0)
     assert state_of(lost) == State.RELAYED
