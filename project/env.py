@@ -11,8 +11,24 @@ from django.core.exceptions import ImproperlyConfigured
 
 
 def text(name: str, default: str = "") -> str:
-    """Return the variable, or the default when it is unset or empty."""
-    return os.environ.get(name, "").strip() or default
+    """Return the variable, or what is in the file that NAME_FILE names, or the default when both are unset or empty.
+
+    Raises: ImproperlyConfigured.
+    """
+    value, path = (os.environ.get(variable, "").strip() for variable in (name, f"{name}_FILE"))
+    if value and path:
+        raise ImproperlyConfigured(f"{name} and {name}_FILE are both set; unset one of them.")
+    return (_content(f"{name}_FILE", path) if path else value) or default
+
+
+def _content(name: str, path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ImproperlyConfigured(
+            f"{name} is {path!r}, which cannot be read ({reason}); set it to a file that this user may read."
+        ) from None
 
 
 def integer(name: str, default: int, *, low: int, high: int) -> int:
@@ -53,8 +69,8 @@ def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
 
 
 def words(name: str, default: str = "") -> list[str]:
-    """Return a comma-separated list."""
-    return [word.strip() for word in text(name, default).split(",") if word.strip()]
+    """Return a list whose words are separated by commas or stand in lines of their own."""
+    return [word.strip() for word in re.split(r"[,\n]", text(name, default)) if word.strip()]
 
 
 def time_zone(name: str, default: str) -> str:

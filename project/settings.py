@@ -16,6 +16,8 @@ ENVIRONMENT = env.choice("ENVIRONMENT", "demo", ("demo", "production"))
 IS_DEMO = ENVIRONMENT == "demo"
 DEBUG = env.boolean("DEBUG", False)
 SECRET_KEY = env.text("SECRET_KEY") or (env.kept_secret(DATA_DIR / "demo-secret-key") if IS_DEMO else "")
+SECRET_KEY_FALLBACKS = env.words("SECRET_KEY_FALLBACKS")  # keys of before: what they have signed is still believed
+RELEASE = env.text("RELEASE", "unknown")
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]" if IS_DEMO else "")
 SITE_URL = env.origin("SITE_URL", "http://127.0.0.1:8000" if IS_DEMO else "")
 CSRF_TRUSTED_ORIGINS = [SITE_URL]
@@ -33,6 +35,7 @@ INSTALLED_APPS = [
     "project.accounts",
     "project.signup",
     "project.billing",
+    "project.ops",
     *(["project.demo"] if IS_DEMO else []),
 ]
 MIDDLEWARE = [
@@ -203,6 +206,7 @@ if IS_DEMO:
 else:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_SSL_REDIRECT = True
+    SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # asked on this host, over the socket
     SECURE_HSTS_SECONDS = env.integer("HSTS_SECONDS", 63_072_000, low=0, high=10 * 366 * 86_400)
     SECURE_HSTS_INCLUDE_SUBDOMAINS = env.boolean("HSTS_INCLUDE_SUBDOMAINS", False)
     SECURE_HSTS_PRELOAD = env.boolean("HSTS_PRELOAD", False)

@@ -4,7 +4,10 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
 
+from project.ops.views import healthz
+
 urlpatterns = [
+    path("healthz", healthz),
     path("admin/", admin.site.urls),
     path("", include("project.signup.urls")),
 ]

@@ -14,10 +14,11 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db import Error as DatabaseError
 from django_celery_beat.schedulers import DatabaseScheduler
 
-from tasks import locks, notify
+from tasks import locks
 from tasks.clock import database_now
 from tasks.firing import fire_due
 from tasks.models import BeatHeartbeat
+from tasks.notify import ServiceManager
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class Scheduler(DatabaseScheduler):
         self._is_firing: bool | None = None  # None: not known yet, or the database is away
         self._is_away = False
         self._seen_at = None
+        self._manager = ServiceManager()
         super().__init__(*args, **kwargs)
         self.max_interval = STEP_S
 
@@ -110,8 +112,9 @@ class Scheduler(DatabaseScheduler):
             wait_s = self._step()
         except (DatabaseError, OSError) as error:
             self._database_away(error)
-            wait_s = STEP_S
-        notify.still_alive()
+            self._manager.tell("waits for the database", is_ready=False)
+            return STEP_S
+        self._manager.tell("fires" if self._is_firing else "stands by: another beat fires")
         return wait_s
 
     def _step(self) -> float:

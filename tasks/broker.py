@@ -27,6 +27,13 @@ class Broker:
         self._delays = None
         self._next_try = 0.0
 
+    @property
+    def standing(self) -> str:
+        """Return in words what is known of the broker, without asking it."""
+        if self._producer is not None:
+            return "the broker answers"
+        return "nothing has been asked of the broker yet" if self._delays is None else "the broker is away"
+
     def is_up(self) -> bool:
         """Tell whether the broker answers now; connects if its turn to try has come.
 

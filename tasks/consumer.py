@@ -1,5 +1,6 @@
 """A worker's main loop on the broker's side: how it waits for the broker, and that it is heard listening."""
 
+from collections.abc import Callable
 from functools import partial
 
 from celery.worker import state
@@ -19,7 +20,7 @@ class JobConsumer(Consumer):
 
     def ensure_connected(self, conn):
         """Wait for a broker that is away at the start. Celery's own waits grow to 30 s, and so late would work flow."""
-        conn.ensure_connection = partial(conn.ensure_connection, interval_max=LONGEST_WAIT_S)
+        conn.ensure_connection = partial(wait_for_broker, conn.ensure_connection)
         return super().ensure_connected(conn)
 
     def on_ready(self):
@@ -37,3 +38,13 @@ class JobConsumer(Consumer):
             return take(message)
 
         return hear_and_take
+
+
+def wait_for_broker(ensure_connection: Callable, *args, callback: Callable, **options):
+    """Connect, and note a turn of the main loop with each second of waiting."""
+
+    def turn() -> None:
+        guardian.note_turn()
+        callback()
+
+    return ensure_connection(*args, callback=turn, interval_max=LONGEST_WAIT_S, **options)

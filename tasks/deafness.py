@@ -24,7 +24,7 @@ class Hearing:
 
     def __init__(self):
         self._broker = Broker()
-        self._queues: tuple[str, ...] = ()
+        self.queues: tuple[str, ...] = ()  # those it listens to; none before the broker has answered
         self._is_busy: Callable[[], bool] = lambda: True  # nobody listens before the first message may come
         self._quiet_since = 0.0
         self._next_look = 0.0
@@ -33,7 +33,7 @@ class Hearing:
     def listen(self, queues: tuple[str, ...], is_busy: Callable[[], bool]) -> None:
         """Note that the worker takes messages from now on, of which queues, and how to learn that it can take none."""
         self._quiet_since = monotonic()
-        self._queues, self._is_busy = queues, is_busy
+        self.queues, self._is_busy = queues, is_busy
 
     def hear(self) -> None:
         """Note that a message has come."""
@@ -63,7 +63,7 @@ class Hearing:
         A row alone is no proof: the broker may have lost its message, or a frozen worker may hold it.
         """
         long_ago = database_now() - timedelta(seconds=DEAF_S)
-        relayed = Job.objects.filter(queue__in=self._queues, state=State.RELAYED, relayed_at__lt=long_ago)
+        relayed = Job.objects.filter(queue__in=self.queues, state=State.RELAYED, relayed_at__lt=long_ago)
         queues = set(relayed.values_list("queue", flat=True))
         try:
             return bool(queues) and self._broker.is_up() and any(map(self._broker.depth, sorted(queues)))

@@ -18,10 +18,12 @@ from tasks.children import Children
 from tasks.claiming import WORKER
 from tasks.deafness import Hearing
 from tasks.heartbeat import Heartbeat
+from tasks.notify import ServiceManager
 
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
+STUCK_S = 40.0  # a main loop that has not turned for so long: above all that a broker may keep it waiting
 LOCK = locks.of_worker(WORKER)
 COLD_S = 15.0  # Celery ends by force at the third SIGQUIT: none comes before the first one's shutdown has had its time
 
@@ -42,6 +44,8 @@ class Guardian(threading.Thread):
         self._is_away = False
         self._drain_ends: float | None = None
         self._is_cold = False
+        self._manager = ServiceManager()
+        self._turned_at: float | None = None  # None: this worker has no event loop to tell of its turns
 
     def explain(self, pid: int | None, reason: str) -> None:
         """Note why a child has ended, or is about to, and look at once."""
@@ -65,6 +69,15 @@ class Guardian(threading.Thread):
         self._is_cold = True
         self._drain_ends = monotonic() + COLD_S
 
+    def watch_main_loop(self) -> None:
+        """Be told of the main loop's turns from now on; without one of a while, no sign of life is given."""
+        self._turned_at = monotonic()
+
+    def note_turn(self) -> None:
+        """Note that the main loop turns. Called by it at least once a second."""
+        if self._turned_at is not None:
+            self._turned_at = monotonic()
+
     def run(self) -> None:
         """Look until the process ends. Raises: nothing for a database that is away."""
         self._session = connections[DEFAULT_DB_ALIAS]  # this thread's own
@@ -76,8 +89,10 @@ class Guardian(threading.Thread):
                 self.heartbeat.beat()
                 if not shutdown.has_begun() and self.hearing.is_deaf(monotonic()):
                     self._end_deaf()
+                self._tell_manager()
             except DatabaseError as error:
                 self._database_away(error)
+                self._tell_manager()
             except Exception:  # without the guardian nobody would look after the children
                 log.exception("the guardian's look failed; it looks again")
             self._wake.wait(LOOK_S)
@@ -109,6 +124,19 @@ class Guardian(threading.Thread):
             self._lock.release()
             self._lock = None
         connection.close()
+
+    def _tell_manager(self) -> None:
+        """Feed the watchdog while the main loop turns too; at its end it only waits for jobs, bounded by the drain."""
+        has_turned = self._turned_at is None or monotonic() - self._turned_at < STUCK_S
+        if has_turned or shutdown.has_begun():
+            self._manager.tell(self._standing(), is_ready=self._lock is not None)
+
+    def _standing(self) -> str:
+        if self._lock is None:
+            return "waits for the database"
+        if shutdown.has_begun():
+            return "finishes what runs, and takes nothing new"
+        return f"takes {', '.join(self.hearing.queues)}" if self.hearing.queues else "waits for the broker"
 
     def _watch_drain(self) -> None:
         """Keep the drain's bound also while the database does not answer the looks."""

@@ -19,6 +19,7 @@ from tasks.broker import Broker
 from tasks.clock import database_now
 from tasks.enqueue import CHANNEL
 from tasks.models import Queue
+from tasks.notify import ServiceManager
 from tasks.pauses import claimable
 from tasks.relay import publish_batch, relay_batch, return_lost
 from tasks.relay_limits import AWAY, STEP_S, STOP_S, Cut, complaint
@@ -59,6 +60,7 @@ class Relay:
         self._outage = None
         self._complaints: set[str] = set()  # each is logged once an outage
         self._is_stopping = False
+        self._manager = ServiceManager()
         self._cut = Cut()
         connection_created.connect(self._cut.limit_session)
         connection.close()  # a session from before this line has no limits
@@ -79,8 +81,10 @@ class Relay:
                     log.info("the database is back")
                 self._outage = None
                 self._complaints.clear()
+                self._manager.tell(f"relays; {self.broker.standing}", is_ready=self._lock is not None)
                 self._wait(pace)
             except DatabaseError as error:
+                self._manager.tell("waits for the database", is_ready=False)
                 self._database_failed(error)
         self._let_go()
         log.info("relay stopped")

@@ -89,6 +89,8 @@ class JobStep(bootsteps.StartStopStep):
         guardian.children.kills = OomKills(events_file())
         guardian.start()
         if worker.use_eventloop:
+            guardian.watch_main_loop()
+            worker.timer.call_repeatedly(MAINTAIN_POOL_S, guardian.note_turn)
             worker.timer.call_repeatedly(MAINTAIN_POOL_S, worker.pool.maintain_pool)
 
     def stop(self, worker):
