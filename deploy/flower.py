@@ -1,4 +1,4 @@
-"""Flower's options on the host: `celery -A project flower --conf=deploy/flower.py`. The port is in ansible/group_vars."""
+"""Flower's options on the host: `celery -A project flower --conf=deploy/flower.py`."""
 
 import os
 
