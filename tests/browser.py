@@ -30,6 +30,7 @@ def chromium(profile: Path) -> Iterator[WebDriver]:
     """Start a browser with an empty profile; skip by name, or fail in CI, where there is none."""
     options = Options()
     options.binary_location = services.need("chromium", "chromium")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver_path = services.need("chromedriver", "chromium-driver")  # named, so that Selenium looks for no other
     for argument in (*ARGUMENTS, f"--user-data-dir={profile}"):
         options.add_argument(argument)
