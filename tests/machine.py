@@ -1,4 +1,7 @@
-"""Make this machine able to run every test: `python -m tests.machine`. Only root on Debian gets anything installed."""
+"""Make this machine able to run every test: `python -m tests.machine`. Only root on Debian gets anything installed.
+
+With `--host`, also those of tests/host, which build a Debian machine of their own.
+"""
 
 import os
 import shutil
@@ -7,8 +10,30 @@ import sys
 
 from tests.services import Postgresql, Redis
 
+# What tests/host needs: each package, and a program or a file of it.
+HOST_PROGRAMS = {
+    "bc": "bc",
+    "bison": "bison",
+    "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "e2fsprogs": "debugfs",
+    "ethtool": "ethtool",
+    "flex": "flex",
+    "gcc": "gcc",
+    "git": "git",
+    "iproute2": "ip",
+    "libc6-dev": "/usr/include/stdio.h",
+    "make": "make",
+    "mmdebstrap": "mmdebstrap",
+    "nftables": "nft",
+    "openssh-client": "ssh",
+    "slirp4netns": "slirp4netns",
+    "util-linux": "nsenter",
+    "xz-utils": "xz",
+}
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 
-def missing_packages() -> list[str]:
+
+def missing_packages(for_host: bool = False) -> list[str]:
     """Return the Debian packages whose programs are not here."""
     here = {
         "postgresql": Postgresql.binary(),
@@ -16,12 +41,15 @@ def missing_packages() -> list[str]:
         "chromium": shutil.which("chromium"),
         "chromium-driver": shutil.which("chromedriver"),
     }
+    programs = f"{os.environ['PATH']}:{SBIN}"
+    for package, program in HOST_PROGRAMS.items() if for_host else ():
+        here[package] = os.path.exists(program) if program.startswith("/") else shutil.which(program, path=programs)
     return [package for package, path in here.items() if not path]
 
 
 def main() -> int:
     """Install what is missing, or say what to install and let those tests be skipped by name."""
-    packages = missing_packages()
+    packages = missing_packages(for_host="--host" in sys.argv[1:])
     if not packages:
         return 0
     if os.geteuid() != 0 or not shutil.which("apt-get"):

@@ -27,17 +27,17 @@ class Mail:
 class SmtpSink:
     """A real SMTP server that keeps what it is given, or refuses it."""
 
-    def __init__(self):
+    def __init__(self, hostname: str = HOST, port: int | None = None):
         self._lock = Lock()
         self._mails: list[Mail] = []
         self.refuse_with: str | None = None  # a reply such as "451 try later", given after DATA
-        self.port = free_port()
-        self._controller = Controller(self, hostname=HOST, port=self.port)
+        self.host, self.port = hostname, port or free_port()
+        self._controller = Controller(self, hostname=self.host, port=self.port)
 
     @property
     def env(self) -> dict[str, str]:
         """Return what a process needs to send its mail here."""
-        return {"EMAIL_HOST": HOST, "EMAIL_PORT": str(self.port)}
+        return {"EMAIL_HOST": self.host, "EMAIL_PORT": str(self.port)}
 
     @property
     def mails(self) -> list[Mail]:
