@@ -56,9 +56,10 @@ def wanted(chosen: argparse.Namespace) -> tuple[str, ...]:
 def run(suite: Suite, items: list[Item], *, keep: bool) -> list[Result]:
     """Bring up the machine and run the items; without a kit on it the others are pointless."""
     results: list[Result] = []
-    if not (keep and suite.machine.disk.exists() and suite.site.clone.exists()):
+    if not (keep and suite.machine.disk.exists()):
         suite.machine.stop()
         suite.machine.new_disk()
+    if not (keep and suite.site.clone.exists()):
         suite.site.create()
     suite.machine.start()
     try:
