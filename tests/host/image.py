@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.host.shell import CACHE, log_to, mirror, run, say
+from tests.host.shell import CACHE, log_to, making, mirror, run, say
 
 SUITES = ("trixie", "bookworm")
 DISK = "10G"  # sparse
@@ -41,9 +41,14 @@ SYSTEMCTL = (
 def build(suite: str) -> Path:
     """Return the image of a Debian release, built if it is not there: about a minute."""
     image = CACHE / f"debian-{suite}-{fingerprint()}.img"
-    if image.exists():
-        return image
-    CACHE.mkdir(parents=True, exist_ok=True)
+    with making(image) as is_missing:
+        if is_missing:
+            assemble(suite, image)
+    return image
+
+
+def assemble(suite: str, image: Path) -> None:
+    """Build an image and put it in its place."""
     say(f"Building the {suite} image, once; this takes a minute ...")
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="image-") as folder:
         root = Path(folder) / "root"
@@ -53,7 +58,6 @@ def build(suite: str) -> Path:
         run(["truncate", "-s", DISK, new])
         run(["mkfs.ext4", "-q", "-F", "-L", "root", "-d", root, new], timeout_s=300)
         new.rename(image)
-    return image
 
 
 def fingerprint() -> str:

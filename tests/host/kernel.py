@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tests.host.shell import CACHE, CommandFailed, log_to, mirror, run, say
+from tests.host.shell import CACHE, CommandFailed, log_to, making, mirror, run, say
 
 CONFIG = Path(__file__).parent / "kernel.config"
 # What the kit's units and firewall cannot do without; a rename in a later kernel would drop one silently.
@@ -28,9 +28,14 @@ def kernel_file() -> Path:
 def build() -> Path:
     """Return the kernel, built if it is not there: 8 minutes of two cores."""
     kernel = kernel_file()
-    if kernel.exists():
-        return kernel
-    CACHE.mkdir(parents=True, exist_ok=True)
+    with making(kernel) as is_missing:
+        if is_missing:
+            compile_to(kernel)
+    return kernel
+
+
+def compile_to(kernel: Path) -> None:
+    """Build the kernel and put it in its place."""
     say("Building the guest's kernel, once; this takes 8 minutes of two cores ...")
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="kernel-") as folder:
         source = unpack_source(Path(folder))
@@ -43,7 +48,6 @@ def build() -> Path:
         )
         run(["strip", "-o", kernel.with_suffix(".new"), source / "linux"])
     kernel.with_suffix(".new").rename(kernel)
-    return kernel
 
 
 def unpack_source(folder: Path) -> Path:

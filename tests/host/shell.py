@@ -1,10 +1,12 @@
 """Run programs of the machine we are on; a failure says which and shows its last lines."""
 
+import fcntl
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -89,6 +91,18 @@ def wait_for(what: str, look: Callable[[], Found], *, timeout_s: float, every_s:
             raise TimeoutError(f"{what}: not within {timeout_s:.0f} s.")
         time.sleep(every_s)
     return found
+
+
+@contextmanager
+def making(target: Path) -> Iterator[bool]:
+    """Tell whether a thing that is kept has to be made; of two that ask at once, the second waits for the first.
+
+    Locks: a file beside it.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target.with_name(f".{target.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield not target.exists()
 
 
 def mirror() -> str:

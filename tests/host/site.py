@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.host.machine import DOMAIN, ROOT, Machine
 from tests.host.network import GATEWAY
-from tests.host.shell import CACHE, CommandFailed, run, say
+from tests.host.shell import CACHE, CommandFailed, making, run, say
 
 SMTP_PORT = 2525
 TRIAL = Path(__file__).parent / "trial"
@@ -177,8 +177,9 @@ def deploy_venv(clone: Path) -> Path:
     """Return the virtual environment that `make deploy` makes for itself, kept for the next clone."""
     requirements = (clone / "requirements-deploy.txt").read_bytes()
     kept = CACHE / f"deploy-{sha256(requirements).hexdigest()[:12]}"
-    (kept / "deploy").mkdir(parents=True, exist_ok=True)
-    (kept / "requirements-deploy.txt").write_bytes(requirements)
-    shutil.copy(clone / "deploy/prepare.py", kept / "deploy/prepare.py")
-    run([sys.executable, kept / "deploy/prepare.py", "requirements-deploy.txt"], timeout_s=600)
+    with making(kept / ".venv"):
+        (kept / "deploy").mkdir(exist_ok=True)
+        (kept / "requirements-deploy.txt").write_bytes(requirements)
+        shutil.copy(clone / "deploy/prepare.py", kept / "deploy/prepare.py")
+        run([sys.executable, kept / "deploy/prepare.py", "requirements-deploy.txt"], timeout_s=600)
     return kept / ".venv"
