@@ -13,8 +13,6 @@ BACK_S = 120
 JOB_S = 20
 MISCONF_S = 180
 CUTS = {True: 1, False: 3}  # power cuts, by whether the run is short
-KILL_ALL = "systemctl kill --kill-whom=all --signal=KILL {unit}"
-KILL_ALL_12 = "systemctl kill --kill-who=all --signal=KILL {unit}"
 SERVERS = ("redis*.service", "postgresql@*.service", "nginx.service")
 
 
@@ -33,7 +31,7 @@ def killed_services(suite: Suite) -> None:
     slowest = 0.0
     for unit in units:
         before = suite.guest.invocations().get(unit)
-        kill(suite, unit)
+        suite.machine.ssh(f"systemctl kill --signal=KILL {unit}")
         started = time.monotonic()
         wait_for(
             f"{unit} after kill -9",
@@ -45,12 +43,6 @@ def killed_services(suite: Suite) -> None:
     suite.guest.wait_until_whole(timeout_s=BACK_S)
     site_works(suite)
     suite.found(f"kill -9 of {len(units)} services: each was back within {slowest:.0f} s")
-
-
-def kill(suite: Suite, unit: str) -> None:
-    """Kill all processes of a unit; systemd 252 spells the option differently."""
-    version = int(suite.machine.ssh("systemctl --version").split()[1])
-    suite.machine.ssh((KILL_ALL if version >= 253 else KILL_ALL_12).format(unit=unit))
 
 
 def site_works(suite: Suite) -> None:

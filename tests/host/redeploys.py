@@ -160,7 +160,7 @@ def refused(suite: Suite, what: str, files: dict[str, str], word: str = "") -> N
     bad = suite.site.commit(f"trial: A release that {what}.", files)
     try:
         with Crowd(suite.internet, first=suite.people(10_000), pace=1) as crowd:
-            outcome = suite.site.make("deploy", "ARGS=-e kit_allow_unsafe_migration=true")
+            outcome = suite.site.make("deploy", "ARGS=-e app_allow_unsafe_migration=true")
         failed = [answer for answer in crowd.answers().values() if answer.status != 202]
     finally:
         suite.site.take_back()
