@@ -40,6 +40,9 @@ lint: ## Check style and format
 	$(SET_UP) requirements-dev.txt
 	@.venv/bin/ruff check --quiet .
 	@.venv/bin/ruff format --quiet --check .
+	@.venv/bin/yamllint --strict .
+	@cd ansible && ANSIBLE_HOME=$(CURDIR)/var/ansible PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint -q --offline
+	@.venv/bin/shellcheck $$(git grep -lE '^#!/(usr/)?bin/(env )?(ba)?sh' -- deploy tests ansible .ci)
 
 lock: ## Pin the dependencies of pyproject.toml with their hashes
 	$(SET_UP) requirements-dev.txt
