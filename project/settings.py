@@ -178,6 +178,7 @@ elif CELERY_BROKER_URL.startswith("redis"):
         "health_check_interval": 3,  # s; a half-open connection is given up after 4 to 7 (kombu's default: 26 to 51)
         "priority_steps": list(range(10)),  # one list per priority; the default of four would mix 7, 8 and 9
         "visibility_timeout": 3600,  # above every hard time limit; rows do not depend on it
+        "ack_emulation": env.boolean("BROKER_ACKS", True),
     }
 
 # -- logs ----------------------------------------------------------------------------------------

@@ -124,7 +124,8 @@ def beat() -> Child:
 def flower_child(port: int) -> Child:
     """Return Flower; its login comes by FLOWER_BASIC_AUTH, since everybody can read a command line."""
     command = [*celery("flower"), f"--address={HOST}", f"--port={port}"]
-    return Child("flower", command, env={"LOG_LEVEL": "ERROR"})  # below that: every task, and each worker not up yet
+    # Below ERROR: every task, and each worker not up yet. It looks on, and hands over nothing that workers have taken.
+    return Child("flower", command, env={"LOG_LEVEL": "ERROR", "BROKER_ACKS": "0"})
 
 
 def console() -> Child:
