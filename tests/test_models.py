@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from django.db import IntegrityError, models, transaction
+from django.db import IntegrityError, connection, models, transaction
 
 from tasks.clock import database_now
 from tasks.errors import TransitionRefused
@@ -371,3 +371,13 @@ def test_jobs_without_a_key_are_many():
     first, second = row(State.WAITING), row(State.WAITING)
 
     assert first.id != second.id
+
+
+@pytest.mark.rung("postgresql+filesystem")
+def test_postgresql_cleans_the_job_table_up_often():
+    """Claims get slow behind rows that nobody has cleared away."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT reloptions FROM pg_class WHERE oid = 'tasks_job'::regclass")
+        options = cursor.fetchone()[0]
+
+    assert "autovacuum_vacuum_scale_factor=0.02" in options
