@@ -161,7 +161,7 @@ def rendered_acl(text: str, redis_version: tuple[int, ...], hashes: dict[str, li
     return "\n".join(lines) + "\n"
 
 
-def tried(flavour: str, conf: Path, acl: str) -> tuple[dict[str, str], list[str]]:
+def tried(flavour: str, conf: Path, acl: str, secrets: Path = SECRETS) -> tuple[dict[str, str], list[str]]:
     """Return settings and users of a Redis that was started with the candidates, for a moment, apart from others.
 
     Raises: Refused with what it said when it does not start.
@@ -177,7 +177,7 @@ def tried(flavour: str, conf: Path, acl: str) -> tuple[dict[str, str], list[str]
         trial = subprocess.Popen([f"{flavour}-server", str(folder / "conf")], stdout=log, stderr=log, cwd=folder)
     try:
         connection = answering(trial, folder)
-        authenticate(connection)
+        authenticate(connection, secrets)
         return connection.config() | written(conf), sorted(connection("ACL", "LIST"))
     finally:
         trial.kill()
@@ -222,16 +222,18 @@ class PortRedis(Redis):
         self._file = self._socket.makefile("rb")
 
 
-def authenticate(connection: Redis) -> None:
+def authenticate(connection: Redis, secrets: Path = SECRETS) -> None:
     """Sign in as admin, with the new password or, when a rotation was cut off, the old one."""
-    for file in (SECRETS / "redis_admin", SECRETS / "redis_admin.old"):
+    words = [
+        file.read_text().strip() for file in (secrets / "redis_admin", secrets / "redis_admin.old") if file.exists()
+    ]
+    for number, word in enumerate(words, 1):
         try:
-            if file.exists():
-                connection("AUTH", "admin", file.read_text().strip())
-                return
-        except Refused as refused:
-            last = refused
-    raise last
+            connection("AUTH", "admin", word)
+            return
+        except Refused:
+            if number == len(words):
+                raise
 
 
 def turn_on_append_only(live: Redis) -> None:
