@@ -68,7 +68,7 @@ def migrate(layout: Layout, name: str, *, plan: dict, is_first: bool, allow_unsa
             )
     if not is_first:
         dump(layout, name)
-    say(f"migrating: {', '.join(plan['migrations'])}")
+    say(f"migrating: {len(plan['migrations'])} migrations, the last one {plan['migrations'][-1]}")
     django.ask(
         layout, name, "migrate", "--no-input", "--skip-checks", what="A migration failed", limit_s=MIGRATE_LIMIT_S
     )
