@@ -23,7 +23,8 @@ def fingerprint(layout: Layout, role: str, name: str) -> str:
     secrets = [layout.root / path.lstrip("/") for text in texts for path in CREDENTIAL.findall(text)]
     files = [layout.config / "kit.env", layout.config / f"{role}.env", *secrets]
     found = hashlib.sha256(os.readlink(layout.release(name) / ".venv").encode())
-    for content in [*(text.encode() for text in texts), *(file.read_bytes() for file in files)]:
+    contents = [text.encode() for text in texts] + [file.read_bytes() if file.exists() else b"" for file in files]
+    for content in contents:
         found.update(hashlib.sha256(content).digest())
     return found.hexdigest()
 
