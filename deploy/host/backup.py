@@ -119,7 +119,7 @@ def elsewhere_environment() -> dict[str, str]:
     """Return the keys of the repository elsewhere, as NAME=value lines in a secret."""
     path = credential("backup_environment")
     lines = path.read_text().splitlines() if path.exists() else []
-    return dict(line.split("=", 1) for line in lines if "=" in line)
+    return dict(line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
 
 
 def ssh_option(repository: str) -> tuple[str, ...]:
