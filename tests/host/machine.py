@@ -1,6 +1,7 @@
 """A Debian machine of one's own: start, stop, cut its power, keep its disk.
 
-`python -m tests.host.machine up|down|cut|ssh|inside|save|restore` handles one by hand; tests/host/README.md shows how.
+`python -m tests.host.machine [options] up|down|cut|ssh|inside|save|restore` handles one by hand; tests/host/README.md
+shows how.
 """
 
 import argparse
@@ -260,7 +261,7 @@ def main(arguments: Sequence[str]) -> int:
     """Do one thing with one machine."""
     parser = argparse.ArgumentParser(prog="python -m tests.host.machine", description=__doc__)
     parser.add_argument("action", choices=["up", "down", "cut", "ssh", "inside", "save", "restore"])
-    parser.add_argument("words", nargs="*", help="a command, or the name of a saved disk")
+    parser.add_argument("words", nargs=argparse.REMAINDER, help="a command, or the name of a saved disk")
     parser.add_argument("--run", type=Path, default=os.environ.get("VDS_RUN", "/var/tmp/kit-vds"), help="its folder")
     parser.add_argument("--suite", choices=image.SUITES, default="trixie")
     parser.add_argument("--memory", default="1G")
@@ -275,7 +276,7 @@ def main(arguments: Sequence[str]) -> int:
         if not machine.is_on() and not (chosen.keep and machine.disk.exists()):
             machine.new_disk()
         machine.start()
-        say(f"Up: python -m tests.host.machine ssh --run {chosen.run}")
+        say(f"Up: python -m tests.host.machine --run {chosen.run} ssh")
     elif chosen.action in ("save", "restore"):
         getattr(machine, chosen.action)(chosen.words[0])
     else:
