@@ -1,8 +1,9 @@
 """Items 3 and 4: a redeploy under load loses nothing, and a bad release never serves."""
 
+import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.host.first_deploy import told
 from tests.host.guest import JobRow
@@ -12,6 +13,7 @@ from tests.host.visitors import Answer, Crowd, address_of, p95_s
 
 PACE = 5  # signups a second
 RUNNING_S = 20
+LOOK_S = 5
 OLDEST_AGE_S = 60
 LOAD_S = {True: 60, False: 180}  # at least; by whether the run is short
 DRAIN_S = 300
@@ -31,47 +33,57 @@ def redeploy_under_load_loses_nothing(suite: Suite) -> None:
     """Deploy a new commit while people sign up and long jobs run."""
     release = suite.site.commit("trial: Say something else.", {"project/trial/words.py": f"WORDS = {time.time()}\n"})
     before = suite.guest.oom_kills()
-    with load(suite) as seen:
-        started = time.monotonic()
+    with Load(suite) as load:
         outcome = suite.site.make("deploy")
-        seen.watch(LOAD_S[suite.is_short] - (time.monotonic() - started))
+        load.go_on(LOAD_S[suite.is_short] - outcome.seconds)
     assert outcome.code == 0, f"The redeploy ended with {outcome.code}:\n{outcome.end}"
     suite.guest.wait_until_whole(release, timeout_s=DRAIN_S)
     kills = suite.guest.oom_kills() - before
     assert kills == 0, f"The kernel killed {kills} processes for lack of memory during the redeploy."
-    seen.check()
-    suite.found(f"a redeploy of {outcome.seconds:.0f} s under {PACE} signups/s and {RUNNING_S} s jobs: {seen.summary}")
+    load.check()
+    suite.found(f"a redeploy of {outcome.seconds:.0f} s under {PACE} signups/s and {RUNNING_S} s jobs: {load.summary}")
 
 
 class Load:
-    """What was asked of the site while something was done to it, and what came of it."""
+    """People who sign up, and a long job that always runs, while the block runs; afterwards, what came of them."""
 
-    def __init__(self, suite: Suite, crowd: Crowd):
-        self.suite, self.crowd = suite, crowd
+    def __init__(self, suite: Suite):
+        self.suite = suite
+        self.crowd = Crowd(suite.internet, first=suite.people(10_000), pace=PACE)
         self.sleepers: list[int] = []
         self.oldest_s = 0.0
         self.summary = ""
+        self._ends = threading.Event()
+        self._pool = ThreadPoolExecutor(1)
 
-    def look(self) -> None:
+    def __enter__(self) -> "Load":
+        self.crowd.__enter__()
+        self._looking = self._pool.submit(self._keep_looking)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.crowd.__exit__()
+        self._ends.set()
+        self._pool.shutdown()
+
+    def _keep_looking(self) -> None:
         """Keep a long job running, and remember the oldest age."""
-        ids = ", ".join(map(str, self.sleepers)) or "0"
-        live = f"SELECT count(*) FROM tasks_job WHERE id IN ({ids}) AND finished_at IS NULL"
-        if self.suite.guest.count(live) == 0:
-            self.sleepers += self.suite.guest.enqueue("trial.sleep", seconds=RUNNING_S)
-        self.oldest_s = max(self.oldest_s, self.suite.guest.oldest_age_s())
+        while True:
+            ids = ", ".join(map(str, self.sleepers)) or "0"
+            live = f"SELECT count(*) FROM tasks_job WHERE id IN ({ids}) AND finished_at IS NULL"
+            if self.suite.guest.count(live) == 0:
+                self.sleepers += self.suite.guest.enqueue("trial.sleep", seconds=RUNNING_S)
+            self.oldest_s = max(self.oldest_s, self.suite.guest.oldest_age_s())
+            if self._ends.wait(LOOK_S):
+                return
 
-    def watch(self, seconds: float) -> None:
+    def go_on(self, seconds: float) -> None:
         """Let the load go on for so long."""
-        ends = time.monotonic() + seconds
-
-        def is_over() -> bool:
-            self.look()
-            return time.monotonic() > ends
-
-        wait_for("The end of the load", is_over, timeout_s=max(0, seconds) + 60, every_s=5)
+        self._ends.wait(max(0, seconds))
 
     def check(self) -> None:
         """Compare answers, rows and mails: none failed, none lost, none twice, none charged."""
+        self._looking.result()  # its errors, too
         answers = self.crowd.answers()
         failed = {person: answer for person, answer in answers.items() if answer.status != 202}
         shown = "\n  ".join(f"person {person}: {told(answer)}" for person, answer in list(failed.items())[:5])
@@ -106,15 +118,6 @@ def check_each_was_mailed_once(suite: Suite, answers: dict[int, Answer]) -> None
     assert not twice, f"{len(twice)} of {len(addresses)} people got more than one mail, e.g. {twice.most_common(3)}."
     charged = suite.guest.jobs("kind = 'signup.confirmation_email' AND (attempts <> 1 OR state <> 'succeeded')")
     assert not charged, "Mail jobs were charged or did not succeed:\n  " + "\n  ".join(map(str, charged[:5]))
-
-
-@contextmanager
-def load(suite: Suite):
-    """Have people sign up, and long jobs run, while the block runs."""
-    with Crowd(suite.internet, first=suite.people(10_000), pace=PACE) as crowd:
-        seen = Load(suite, crowd)
-        seen.look()
-        yield seen
 
 
 def bad_releases_never_serve(suite: Suite) -> None:
