@@ -389,12 +389,38 @@ def scratch_server() -> Iterator[Path]:
 
 
 def restore_secrets(repository: str, password: Path, snapshot: str) -> None:
-    """Put the secrets and the certificate of a snapshot into their places; Ansible does it before it makes any."""
-    what = "The secrets were not restored"
-    wanted = ("--include", str(SECRETS), "--include", str(TLS))
-    restic("restore", snapshot, "--target", "/", *wanted, repository=repository, password=password, what=what)
-    if not any(SECRETS.iterdir()):
-        raise Failure(f"Snapshot {snapshot} holds no secrets: it is none of the kit's.")
+    """Put the secrets and the certificate of a snapshot into their places; Ansible does it before it makes any.
+
+    What the backups themselves need stays as it is: it was just used.
+    """
+    with alone(), work_folder():
+        wanted = ("--include", str(SECRETS), "--include", str(TLS))
+        what = "The secrets were not restored"
+        restic("restore", snapshot, "--target", str(WORK), *wanted, repository=repository, password=password, what=what)
+        found = [path for path in below(WORK, SECRETS).glob("*") if not path.name.startswith(("backup_", "."))]
+        if not found:
+            raise Failure(f"Snapshot {snapshot} holds no secrets: it is none of the kit's.")
+        for path in found:
+            put(path, SECRETS, "root", 0o600)
+        TLS.mkdir(mode=0o750, exist_ok=True)
+        shutil.chown(TLS, "root", "www-data")
+        for path in below(WORK, TLS).glob("site.*"):
+            put(path, TLS, "www-data", 0o640)
+
+
+def below(folder: Path, path: Path) -> Path:
+    """Return where an absolute path lies in a folder that stands for the root."""
+    return folder / path.relative_to("/")
+
+
+def put(path: Path, folder: Path, group: str, mode: int) -> None:
+    """Copy a file into a folder, never readable by more than it should be."""
+    new = folder / f".{path.name}.restored"
+    new.touch(mode=0o600)
+    new.write_bytes(path.read_bytes())
+    shutil.chown(new, "root", group)
+    new.chmod(mode)
+    new.rename(folder / path.name)
 
 
 def restore_data(repository: str, password: Path, snapshot: str, hold: list[str]) -> dict:
@@ -416,19 +442,21 @@ def restore_data(repository: str, password: Path, snapshot: str, hold: list[str]
         compare(manifest, restored | {"job_states": states}, manifest["media_files"])
         for queue in hold:
             run([*ask, HOLD.format(queue=queue)], what=f"The queue {queue} was not held")
-        what = "The files of users were not restored"
-        restic(
-            "restore",
-            snapshot,
-            "--target",
-            "/",
-            "--include",
-            str(MEDIA),
-            repository=repository,
-            password=password,
-            what=what,
-        )
+        restore_media(repository, password, snapshot)
     return manifest
+
+
+def restore_media(repository: str, password: Path, snapshot: str) -> None:
+    """Put back the files of users; what lay there is moved aside, since it belongs to rows that are gone."""
+    if MEDIA.exists() and any(MEDIA.iterdir()):
+        aside = MEDIA.with_name("media.before-restore")
+        shutil.rmtree(aside, ignore_errors=True)
+        MEDIA.rename(aside)
+    given = {"repository": repository, "password": password, "what": "The files of users were not restored"}
+    restic("restore", snapshot, "--target", "/", "--include", str(MEDIA), **given)
+    if MEDIA.exists():  # numbers of users and groups are another host's
+        for path in (MEDIA, *MEDIA.rglob("*")):
+            shutil.chown(path, "kit-worker", "kit-media")
 
 
 # -- the commands --------------------------------------------------------------------------------
