@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -135,14 +136,19 @@ class Site:
             output.write(f"== make {target} {' '.join(words)}\n")
             output.flush()
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=self.environment()
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self.environment(),
+                start_new_session=True,
             )
             try:
                 code = process.wait(timeout_s)
             except subprocess.TimeoutExpired as late:
-                process.terminate()
-                process.wait(30)
                 raise CommandFailed(f"make {target} has not ended within {timeout_s:.0f} s; see {log}.") from late
+            finally:
+                end_group(process)
             output.seek(begin)
             return Outcome(target, code, output.read(), time.monotonic() - started)
 
@@ -162,6 +168,13 @@ class Site:
         home.mkdir(exist_ok=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "KIT_", "MAKE"))}
         return kept | {"HOME": str(home), "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.machine.folder / "cp")}
+
+
+def end_group(process: subprocess.Popen) -> None:
+    """Interrupt a program and all that it has started, as Ctrl-C does, unless it has ended."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(60)
 
 
 def with_trial(clone: Path) -> str:
