@@ -49,7 +49,7 @@ MUTATIONS = (
         ("H-08",),
         "base",
         "sysctl -qw kernel.kptr_restrict=0",
-        "sysctl -q --system >/dev/null",
+        "sysctl -qw kernel.kptr_restrict=2",
     ),
     Mutation(
         "Redis lets everybody in",
@@ -67,7 +67,7 @@ MUTATIONS = (
     ),
     Mutation(
         "Redis forgets at a restart",
-        ("R-02",),
+        ("R-02", "R-01 to R-05"),
         "redis",
         f"{REDIS} CONFIG SET appendonly no",
         f"{REDIS} CONFIG SET appendonly yes",
@@ -90,14 +90,14 @@ MUTATIONS = (
     Mutation(
         "everybody may read a secret",
         ("S-01", "H-14"),
-        "app",
+        "base,app",
         "chmod 0644 /etc/kit/secrets/secret_key",
         "chmod 0600 /etc/kit/secrets/secret_key",
     ),
     Mutation(
         "services may change the code they run",
         ("H-14",),
-        "app",
+        "base",
         "chmod o+w $(readlink -f /srv/kit/current)",
         "chmod o-w $(readlink -f /srv/kit/current)",
     ),
