@@ -1,6 +1,6 @@
 # make demo and make test are all a newcomer needs. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos bench lint lock clean deploy verify status logs ssh rollback backup drill restore maintenance-on maintenance-off rotate-secrets test-host
+.PHONY: help demo prepare test chaos bench lint lock clean deploy verify status logs ssh rollback backup drill restore maintenance-on maintenance-off rotate-secrets test-host
 
 PORT ?= 8000
 FLOWER_PORT ?= 5555
@@ -38,6 +38,9 @@ help: ## Show what there is
 demo: ## Run the whole kit here, without any server: sign up and watch the jobs (PORT=8000 FLOWER_PORT=5555)
 	$(SET_UP) requirements.txt
 	@.venv/bin/python manage.py demo --port $(PORT) --flower-port $(FLOWER_PORT)
+
+prepare: ## Set up .venv with what the tests need
+	$(SET_UP) requirements-dev.txt
 
 test: lint ## Set up whatever the tests need, then run them on every rung
 	@.venv/bin/python -m tests.machine
