@@ -10,6 +10,8 @@ import pytest
 
 from project import env, production
 
+pytestmark = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on database or broker
+
 ROOT = Path(__file__).resolve().parent.parent
 SOUND = {
     "ENVIRONMENT": "production",

@@ -9,6 +9,8 @@ from tests.host.shell import CommandFailed, run, wait_for
 from tests.host.site import INSERTIONS, Outcome, with_trial
 from tests.host.suite import Item, Result, table
 
+pytestmark = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on database or broker
+
 ROOT = Path(__file__).resolve().parent.parent
 PRINTED = """
 TASK [redis : Ensure Redis refuses commands without a password (R-07).] ****

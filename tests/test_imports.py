@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on database or broker
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # module: the modules of this repository that it may import; a package's name stands for all in it

@@ -8,6 +8,8 @@ import pytest
 from deploy.on_host import hosts_of, ssh
 from tests.kit import ROOT
 
+pytestmark = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on database or broker
+
 ON_HOST = ROOT / "deploy" / "on_host.py"
 INVENTORY = """
 all:

@@ -10,6 +10,8 @@ from tasks import registry
 from tasks.management.commands.jobs import Command
 from tasks.models import Job
 
+pytestmark = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on database or broker
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 

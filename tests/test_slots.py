@@ -8,6 +8,8 @@ import pytest
 
 from tasks.slots import Clocked, Crontab, Interval, Slots
 
+pytestmark = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on database or broker
+
 EVERY_DAY = {"days": frozenset(range(1, 32)), "months": frozenset(range(1, 13)), "weekdays": frozenset(range(7))}
 QUARTERS = frozenset({0, 15, 30, 45})
 HOURS = frozenset(range(24))
