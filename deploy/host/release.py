@@ -72,8 +72,9 @@ def restart(layout: Layout, roles: list[str]) -> None:
 def refresh(layout: Layout, name: str) -> None:
     """Bring the current release's processes up to its settings; say so when there is nothing to do."""
     stale = settings.changed(layout, name)
-    down = [role for role in layout.roles() if not systemd.is_active(layout.unit(role, name))]
-    off = [role for role in layout.roles() if role not in systemd.enabled(layout).get(name, set())]
+    found = systemd.states(units(layout, name))
+    down = [role for role in layout.roles() if found[layout.unit(role, name)] != "active"]
+    off = set(layout.roles()) - systemd.enabled(layout).get(name, set())
     if off:
         systemd.enable([layout.unit(role, name) for role in off])
     if stale or down:

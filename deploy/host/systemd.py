@@ -12,7 +12,7 @@ from .layout import ROLES, Layout
 from .shell import answers, run, say
 from .waiting import wait_until
 
-START_LIMIT_S = 300
+START_LIMIT_S = 600
 STOP_LIMIT_S = 90
 GIVE_BACK_LIMIT_S = 60
 TOLD_LINES = "12"
@@ -39,8 +39,8 @@ def start(units: list[str]) -> None:
     if not units:
         return
     answers(["systemctl", "start", *units], limit_s=START_LIMIT_S)
-    for unit in units:
-        if not is_active(unit):
+    for unit, found in states(units).items():
+        if found != "active":
             _, told = answers(["journalctl", "--unit", unit, "--lines", TOLD_LINES, "--no-pager", "--output=cat"])
             say("\n".join(f"    {line}" for line in told.splitlines()))
             raise KitError(f"{unit} did not start.")
@@ -80,14 +80,15 @@ def restart_worker(unit: str, patience_s: float) -> None:
     start([unit])
 
 
-def is_active(unit: str) -> bool:
-    """Tell whether a unit runs and is ready."""
-    return state(unit) == "active"
+def states(units: list[str]) -> dict[str, str]:
+    """Return the state of each unit: active, activating, deactivating, inactive, failed."""
+    _, told = answers(["systemctl", "is-active", *units])
+    return dict(zip(units, told.split(), strict=True))
 
 
 def state(unit: str) -> str:
-    """Return a unit's state: active, activating, deactivating, inactive, failed."""
-    return show(unit, "ActiveState")["ActiveState"]
+    """Return a unit's state."""
+    return states([unit])[unit]
 
 
 def main_pid(unit: str) -> str:

@@ -1,0 +1,331 @@
+"""`kit release`: the new release proves itself beside the old one, or leaves it as it was."""
+
+import contextlib
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.host import build, database, health, prune, release, takeover, venv
+from deploy.host.errors import KitError
+from tests.fake_host import FakeHost, run_kit
+from tests.kit import wait_until
+
+ONE, TWO, THREE = "1" * 12, "2" * 12, "3" * 12
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """Give a bare host with short waits for what does not come."""
+    monkeypatch.setattr(health, "ANSWER_LIMIT_S", 1)
+    with tempfile.TemporaryDirectory(prefix="kit-host-") as folder, listening() as port:
+        made = FakeHost(Path(folder), monkeypatch)
+        (made.layout.config / "flower.env").write_text(f'FLOWER_PORT="{port}"\n')
+        yield made
+        made.site.close()
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[int]:
+    """Listen on a free port, as Flower does, and give it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def deploy(host: FakeHost, name: str, **options) -> None:
+    """Release a name from its archive."""
+    release.release(host.layout, name, host.archive(name), **{"allow_unsafe": False} | options)
+
+
+def audit(host: FakeHost) -> str:
+    """Return the last line of the audit log."""
+    return host.layout.audit_log.read_text().splitlines()[-1]
+
+
+def test_first_release_serves(host):
+    deploy(host, ONE)
+
+    assert host.serves(ONE)
+    assert f"release from None to {ONE}; done" in audit(host)
+    assert (host.layout.static / f"site.{ONE}.css").exists()
+
+
+def test_next_release_starts_beside_the_old_one_which_then_stops(host):
+    deploy(host, ONE)
+    begun = len(host.calls)
+
+    deploy(host, TWO)
+
+    calls = [call for call in host.calls[begun:] if call.split()[0] in ("start", "stop")]
+    started = next(at for at, call in enumerate(calls) if call.startswith("start") and f"kit-web@{TWO}" in call)
+    stopped = next(at for at, call in enumerate(calls) if call.startswith("stop") and f"kit-web@{ONE}" in call)
+    assert started < stopped
+    assert f"stop --no-block kit-worker@{ONE}.service" in calls
+    assert host.serves(TWO)
+
+
+def test_same_release_again_changes_nothing(host, capsys):
+    deploy(host, ONE)
+    begun = len(host.calls)
+    capsys.readouterr()
+
+    release.release(host.layout, ONE, None, allow_unsafe=False)
+
+    assert capsys.readouterr().out.strip() == release.UNCHANGED
+    assert not [call for call in host.calls[begun:] if call.split()[0] in ("start", "restart", "enable", "disable")]
+
+
+def test_changed_settings_restart_only_whom_they_concern(host):
+    deploy(host, ONE)
+    begun = len(host.calls)
+    (host.layout.config / "relay.env").write_text('DATABASE_URL="postgresql://"\nLOG_LEVEL="DEBUG"\n')
+
+    release.release(host.layout, ONE, None, allow_unsafe=False)
+
+    restarts = [call for call in host.calls[begun:] if call.startswith("restart")]
+    assert restarts == [f"restart kit-relay@{ONE}.service"]
+
+
+def test_changed_secret_restarts_whom_it_is_handed_to(host):
+    secret = host.layout.config / "secrets/key"
+    secret.write_text("old")
+    (host.layout.units / "kit-beat@.service").write_text("[Service]\nLoadCredential=key:/etc/kit/secrets/key\n")
+    deploy(host, ONE)
+    begun = len(host.calls)
+    secret.write_text("new")
+
+    release.release(host.layout, ONE, None, allow_unsafe=False)
+
+    restarts = [call for call in host.calls[begun:] if call.startswith("restart")]
+    assert restarts == [f"restart kit-beat@{ONE}.service"]
+
+
+@pytest.mark.parametrize("role", ["web", "relay", "worker", "beat", "flower"])
+def test_release_whose_process_does_not_start_leaves_the_old_one_serving(host, role):
+    deploy(host, ONE)
+    host.break_unit(host.layout.unit(role, TWO))
+
+    with pytest.raises(KitError, match=f"kit-{role}@{TWO}.service did not start"):
+        deploy(host, TWO)
+
+    assert host.serves(ONE)
+    assert not [call for call in host.calls if call.startswith("stop") and f"kit-web@{ONE}" in call]
+    assert f"failed: kit-{role}@{TWO}.service did not start" in audit(host)
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [("prepare", "The release is refused: no such column"), ("migrate", "A migration failed: no such column")],
+)
+def test_release_that_manage_py_refuses_is_not_started(host, question, sentence):
+    deploy(host, ONE)
+    host.answer("prepare", {"migrations": ["signup.0009_more"], "faults": []})
+    host.fail(question, "Traceback\nno such column")
+
+    with pytest.raises(KitError, match=sentence):
+        deploy(host, TWO)
+
+    assert host.serves(ONE)
+    assert not [call for call in host.calls if call.startswith("start") and TWO in call]
+
+
+def test_release_that_fails_the_smoke_test_leaves_the_old_one_serving(host):
+    deploy(host, ONE)
+    host.answer("smoke", {"fault": "job 7 is waiting after 60 s"})
+
+    with pytest.raises(KitError, match="The smoke test failed: job 7 is waiting after 60 s"):
+        deploy(host, TWO)
+
+    assert host.serves(ONE)
+
+
+def test_failed_first_release_leaves_nothing_running(host):
+    host.break_unit(host.layout.unit("worker", ONE))
+
+    with pytest.raises(KitError):
+        deploy(host, ONE)
+
+    assert (host.active, host.enabled, host.layout.current_release()) == (set(), set(), None)
+
+
+def test_migration_that_may_break_the_running_code_is_refused(host):
+    deploy(host, ONE)
+    host.answer("prepare", {"migrations": ["a.0002"], "faults": ["a.0002: Remove field x: the old code reads it."]})
+
+    with pytest.raises(KitError, match="may break the code that still runs .*Remove field x"):
+        deploy(host, TWO)
+
+    assert host.serves(ONE)
+
+
+def test_refused_migration_may_be_allowed_and_is_noted(host):
+    deploy(host, ONE)
+    host.answer("prepare", {"migrations": ["a.0002"], "faults": ["a.0002: Remove field x: the old code reads it."]})
+
+    deploy(host, TWO, allow_unsafe=True)
+
+    assert host.serves(TWO)
+    assert audit(host).endswith("unsafe migration allowed")
+    assert (host.layout.dumps / f"before-{TWO}.dump").read_text() == "dumped\n"
+
+
+def test_dumps_of_the_last_three_releases_are_kept(host):
+    deploy(host, ONE)
+    host.answer("prepare", {"migrations": ["a.0002"], "faults": []})
+
+    for digit in "23456":
+        deploy(host, digit * 12)
+
+    assert len(list(host.layout.dumps.iterdir())) == database.KEPT_DUMPS
+
+
+def test_rollback_goes_back_one_release_each_time_and_then_says_that_there_is_none(host):
+    for name in (ONE, TWO, THREE):
+        deploy(host, name)
+
+    release.rollback(host.layout, None)
+    assert host.serves(TWO)
+    release.rollback(host.layout, None)
+    assert host.serves(ONE)
+
+    with pytest.raises(KitError, match="none to go back to"):
+        release.rollback(host.layout, None)
+    assert host.serves(ONE)
+
+
+def test_release_after_a_rollback_goes_back_to_what_served_before(host):
+    for name in (ONE, TWO):
+        deploy(host, name)
+    release.rollback(host.layout, None)
+
+    deploy(host, THREE)
+    release.rollback(host.layout, None)
+
+    assert host.serves(ONE)
+
+
+def test_five_releases_are_kept_with_what_they_need(host):
+    names = [digit * 12 for digit in "1234567"]
+    for name in names:
+        deploy(host, name)
+
+    assert {folder.name for folder in host.layout.releases.iterdir()} == set(names[-prune.KEPT :])
+    assert len(list(host.layout.venvs.iterdir())) == 1
+    assert len([file for file in host.layout.static.iterdir() if file.suffix == ".css"]) == prune.KEPT
+
+
+def test_release_whose_worker_still_drains_is_kept(host):
+    host.let_drain(host.layout.unit("worker", ONE))
+    for digit in "1234567":
+        deploy(host, digit * 12)
+
+    assert (host.layout.releases / ONE).exists()
+
+
+def test_what_a_killed_deploy_left_is_cleared_up(host):
+    deploy(host, ONE)
+    (host.layout.releases / f".building-{TWO}").mkdir()
+    (host.layout.venvs / ".building-x").mkdir()
+    host.layout.starting(TWO).touch()
+    for role in ("web", "worker"):  # killed between start and switch
+        (host.stage / "active" / host.layout.unit(role, TWO)).touch()
+
+    deploy(host, THREE)
+
+    assert host.serves(THREE)
+    left = [*host.layout.releases.glob(".*"), *host.layout.venvs.glob(".*"), *host.layout.run.glob("starting-*")]
+    assert left == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_interrupted_release_puts_the_old_one_back(host, number):
+    deploy(host, ONE)
+    host.answer("smoke", {"fault": ""})
+    (host.stage / "fails-smoke").unlink(missing_ok=True)
+    python = next(host.layout.venvs.glob("*/bin/python"))
+    archive = host.archive(TWO)
+    python.write_text(python.read_text().replace("shift\n", 'shift\n[ "$2" = smoke ] && sleep 30\n', 1))
+    code = (
+        f"from deploy.host import release\nrelease.release(layout, {TWO!r}, Path({str(archive)!r}), allow_unsafe=False)"
+    )
+    running = run_kit(host, code)
+    wait_until(lambda: host.layout.unit("worker", TWO) in host.active, 20, "the new release starts")
+
+    running.send_signal(number)
+    _, told = running.communicate(timeout=30)
+
+    assert running.returncode == 1 and f"Interrupted by {number.name}." in told
+    assert host.serves(ONE)
+
+
+def test_second_deploy_is_refused_while_one_runs(host):
+    body = "print(file=sys.stderr, flush=True); input()"
+    code = f"import sys; from deploy.host.guard import alone\nwith alone(layout): {body}"
+    running = run_kit(host, code)
+    running.stderr.readline()
+
+    with pytest.raises(KitError, match=f"Another deploy runs here .pid {running.pid}."):
+        deploy(host, ONE)
+
+    running.kill()
+    running.wait()
+    deploy(host, ONE)
+    assert host.serves(ONE)
+
+
+def test_archive_that_is_none_is_refused_in_words(host):
+    deploy(host, ONE)
+    archive = host.archive(TWO)
+    archive.write_text("not a tar")
+
+    with pytest.raises(KitError, match=f"The archive of {TWO} cannot be unpacked"):
+        release.release(host.layout, TWO, archive, allow_unsafe=False)
+
+    assert host.serves(ONE)
+    assert not (host.layout.releases / TWO).exists()
+
+
+def test_name_that_is_no_commit_is_refused(host):
+    with pytest.raises(KitError, match="give the first 12 hex digits"):
+        release.release(host.layout, "../../etc", None, allow_unsafe=False)
+
+
+def test_full_disk_is_told_before_anything_is_built(host, monkeypatch):
+    monkeypatch.setattr(build, "NEEDED_BYTES", 10**18)
+
+    with pytest.raises(KitError, match="MB are free on the disk"):
+        deploy(host, ONE)
+
+
+def test_environment_that_was_not_finished_never_has_its_name(host):
+    requirements = host.stage / "requirements.txt"
+    requirements.write_text("no-such-package-of-ours==1 --hash=sha256:00\n")
+
+    with pytest.raises(KitError, match="The dependencies were not installed"):
+        venv.ensure(host.layout, requirements)
+
+    assert not (host.layout.venvs / venv.name_for(requirements)).exists()
+
+
+def test_scripts_of_an_environment_name_the_folder_they_end_in(host):
+    building = host.layout.venvs / ".building-x"
+    (building / "bin").mkdir(parents=True)
+    (building / "bin/celery").write_text(f"#!{building}/bin/python\n")
+
+    venv.move(building, host.layout.venvs / "x")
+
+    assert (host.layout.venvs / "x/bin/celery").read_text() == f"#!{host.layout.venvs}/x/bin/python\n"
+
+
+def test_power_cut_before_the_switch_leaves_boot_with_one_release(host):
+    """Units of both may be enabled then; each looks whether `current` leads to its own release."""
+    deploy(host, ONE)
+    build.ensure(host.layout, TWO, host.archive(TWO))
+    takeover.begin(host.layout, TWO)
+
+    starts = [name for name in (ONE, TWO) if (host.layout.current / f".release-{name}").exists()]
+
+    assert starts == [ONE]
