@@ -193,6 +193,33 @@ def test_refused_address_does_not_show_its_password(start, variable, value):
     assert "hunter2" not in refused.stdout + refused.stderr
 
 
+def test_setting_may_come_from_a_file(start, tmp_path):
+    (tmp_path / "key").write_text(SOUND["SECRET_KEY"] + "\n")
+    (tmp_path / "older").write_text("one\ntwo,three\n")
+    files = {"SECRET_KEY_FILE": str(tmp_path / "key"), "SECRET_KEY_FALLBACKS_FILE": str(tmp_path / "older")}
+    show = "from django.conf import settings as s; print(s.SECRET_KEY, s.SECRET_KEY_FALLBACKS)"
+
+    shown = start("-c", show, command="shell", **SOUND | {"SECRET_KEY": ""} | files)
+
+    assert shown.stdout.strip().splitlines()[-1] == f"{SOUND['SECRET_KEY']} ['one', 'two', 'three']"
+
+
+def test_setting_given_twice_is_refused(start, tmp_path):
+    (tmp_path / "key").write_text(SOUND["SECRET_KEY"])
+
+    refused = start(**SOUND, SECRET_KEY_FILE=str(tmp_path / "key"))
+
+    assert refused.returncode != 0
+    assert "SECRET_KEY and SECRET_KEY_FILE are both set; unset one of them." in refused.stderr
+
+
+def test_file_that_cannot_be_read_stops_the_start_in_words(start, tmp_path):
+    refused = start(**SOUND | {"SECRET_KEY": ""}, SECRET_KEY_FILE=str(tmp_path / "none"))
+
+    assert refused.returncode != 0
+    assert f"SECRET_KEY_FILE is '{tmp_path}/none', which cannot be read (No such file or directory)" in refused.stderr
+
+
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0
 server:/export /srv nfs4 rw 0 0

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -95,8 +96,9 @@ def run_restart(options: argparse.Namespace) -> None:
 
 
 def run_status(options: argparse.Namespace) -> None:
-    """Tell."""
+    """Tell; to a pager that is closed half way, too."""
     refuse_others_than_root()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     status.status(options.layout)
 
 

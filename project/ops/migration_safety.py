@@ -27,12 +27,19 @@ def faults(plan: list[migrations.Migration], connection) -> list[str]:
     found, made = [], set()
     for migration in plan:
         state = loader.project_state((migration.app_label, migration.name), at_end=False)
-        for operation, before, after in steps(migration, state):
-            if isinstance(operation, migrations.CreateModel):
-                made.add((migration.app_label, operation.name_lower))
-            elif not getattr(migration, MARK, "") and (migration.app_label, model_of(operation)) not in made:
-                reason = fault(operation, migration.app_label, before, after, connection)
-                found += [f"{migration}: {operation.describe()}: {reason}."] if reason else []
+        found += faults_of(migration, state, made, connection)
+    return found
+
+
+def faults_of(migration, state: ProjectState, made: set[tuple[str, str]], connection) -> list[str]:
+    """Return the faults of one migration; made collects the models that the plan itself has made."""
+    found = []
+    for operation, before, after in steps(migration, state):
+        if isinstance(operation, migrations.CreateModel):
+            made.add((migration.app_label, operation.name_lower))
+        elif not getattr(migration, MARK, "") and (migration.app_label, model_of(operation)) not in made:
+            reason = fault(operation, migration.app_label, before, after, connection)
+            found += [f"{migration}: {operation.describe()}: {reason}."] if reason else []
     return found
 
 
