@@ -99,12 +99,13 @@ def restic(
     environment = os.environ | {
         "RESTIC_REPOSITORY": repository,
         "RESTIC_PASSWORD_FILE": str(password or credential("backup_password")),
-        "RESTIC_CACHE_DIR": str(STATE / "cache"),
         "GOGC": "20",  # it shares a small machine with the site
     }
     if is_elsewhere(repository):
         environment |= elsewhere_environment()
         arguments = (*ssh_option(repository), *arguments)
+    if is_elsewhere(repository) and not is_root():  # what root leaves in the cache the units could not read
+        environment["RESTIC_CACHE_DIR"] = str(STATE / "cache")
     else:
         arguments = ("--no-cache", *arguments)
     return run(["restic", *arguments], what=what, env=environment, **options)
@@ -113,6 +114,11 @@ def restic(
 def is_elsewhere(repository: str) -> bool:
     """Tell a repository of restic's own protocols from a folder of this host."""
     return not repository.startswith("/")
+
+
+def is_root() -> bool:
+    """Tell a person at a shell, or Ansible, from the units."""
+    return os.geteuid() == 0
 
 
 def elsewhere_environment() -> dict[str, str]:
@@ -128,7 +134,8 @@ def ssh_option(repository: str) -> tuple[str, ...]:
         return ()
     host = repository.removeprefix("sftp:").removeprefix("//").split(":")[0].split("/")[0]
     command = ["ssh", "-i", str(credential("backup_ssh_key")), "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]
-    command += ["-o", "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={STATE}/known_hosts"]
+    command += ["-o", "StrictHostKeyChecking=accept-new"]
+    command += [] if is_root() else ["-o", f"UserKnownHostsFile={STATE}/known_hosts"]
     return ("-o", f"sftp.command={shlex.join([*command, host, '-s', 'sftp'])}")
 
 
@@ -140,6 +147,8 @@ def alone() -> Iterator[None]:
     """
     STATE.mkdir(parents=True, exist_ok=True)
     with open(os.open(STATE / "lock", os.O_RDWR | os.O_CREAT, 0o600), "r+") as lock:
+        if is_root():  # whoever comes first, the units must be able to open it
+            os.fchown(lock.fileno(), STATE.stat().st_uid, STATE.stat().st_gid)
         deadline = time.monotonic() + LONG_S
         while True:
             try:
@@ -397,7 +406,7 @@ def restore_secrets(repository: str, password: Path, snapshot: str) -> None:
         wanted = ("--include", str(SECRETS), "--include", str(TLS))
         what = "The secrets were not restored"
         restic("restore", snapshot, "--target", str(WORK), *wanted, repository=repository, password=password, what=what)
-        found = [path for path in below(WORK, SECRETS).glob("*") if not path.name.startswith(("backup_", "."))]
+        found = [path for path in below(WORK, SECRETS).glob("*") if is_own_secret(path)]
         if not found:
             raise Failure(f"Snapshot {snapshot} holds no secrets: it is none of the kit's.")
         for path in found:
@@ -406,6 +415,11 @@ def restore_secrets(repository: str, password: Path, snapshot: str) -> None:
         shutil.chown(TLS, "root", "www-data")
         for path in below(WORK, TLS).glob("site.*"):
             put(path, TLS, "www-data", 0o640)
+
+
+def is_own_secret(path: Path) -> bool:
+    """Tell what the host made up from what the inventory or the backups give."""
+    return path.is_file() and not path.name.startswith(("backup_", "."))
 
 
 def below(folder: Path, path: Path) -> Path:
