@@ -65,8 +65,9 @@ def status(answer) -> int:
     return int(answer.stdout.split()[1])
 
 
-def test_configuration_holds(tmp_path):
-    found = Nginx(tmp_path / "nginx").test()
+@pytest.mark.parametrize("has_flower", [True, False])
+def test_configuration_holds(tmp_path, has_flower):
+    found = Nginx(tmp_path / "nginx", proxy_flower=has_flower).test()
 
     assert found.returncode == 0, found.stderr
 
