@@ -14,6 +14,8 @@ from deploy.host.errors import KitError
 from tests.fake_host import FakeHost, run_kit
 from tests.kit import wait_until
 
+pytestmark = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on database or broker
+
 ONE, TWO, THREE = "1" * 12, "2" * 12, "3" * 12
 
 

@@ -7,6 +7,8 @@ import pytest
 from tasks import notify
 from tasks.notify import ServiceManager
 
+pytestmark = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on database or broker
+
 
 @pytest.fixture
 def systemd(tmp_path, monkeypatch):

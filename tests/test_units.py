@@ -11,6 +11,8 @@ from django.conf import settings
 from tasks.guardian import STUCK_S
 from tests import services
 
+pytestmark = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on database or broker
+
 ROOT = Path(__file__).resolve().parent.parent
 UNITS = ROOT / "deploy/systemd"
 ROLES = ("web", "relay", "beat", "worker", "flower")
