@@ -33,6 +33,8 @@ FEATURE = {
     "project.billing.tasks": {"project.billing.models", "project.billing.provider", "tasks.api"},
     "project.billing.provider": {"project.billing.models", "tasks.api"},
     "project.billing.models": set(),
+    "project.ops.tasks": {"tasks.api"},
+    "project.ops.views": set(),
     "tasks.api": {
         "tasks.clock",
         "tasks.decorator",
