@@ -92,10 +92,9 @@ def credential(name: str) -> Path:
     return Path(os.environ.get("CREDENTIALS_DIRECTORY", SECRETS)) / name
 
 
-def restic(
-    *arguments: str, what: str, repository: str = str(REPOSITORY), password: Path | None = None, **options
-) -> str:
-    """Run restic on a repository."""
+def restic(*arguments: str, what: str, repository: str = "", password: Path | None = None, **options) -> str:
+    """Run restic on a repository, the host's own if none is named."""
+    repository = repository or str(REPOSITORY)
     environment = os.environ | {
         "RESTIC_REPOSITORY": repository,
         "RESTIC_PASSWORD_FILE": str(password or credential("backup_password")),
