@@ -1,8 +1,10 @@
 """`kit release`: the new release proves itself beside the old one, or leaves it as it was."""
 
 import contextlib
+import os
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,6 +141,34 @@ def test_release_that_fails_the_smoke_test_leaves_the_old_one_serving(host):
     host.answer("smoke", {"fault": "job 7 is waiting after 60 s"})
 
     with pytest.raises(KitError, match="The smoke test failed: job 7 is waiting after 60 s"):
+        deploy(host, TWO)
+
+    assert host.serves(ONE)
+
+
+def test_release_is_put_back_though_the_old_one_had_a_process_down(host):
+    """That is often the reason for the deploy."""
+    deploy(host, ONE)
+    down = host.layout.unit("web", ONE)
+    host.break_unit(down)
+    (host.stage / "active" / down).unlink()
+    host.answer("smoke", {"fault": "job 7 is waiting after 60 s"})
+
+    with pytest.raises(KitError, match=f"job 7 is waiting after 60 s. Besides, .*{down} did not start"):
+        deploy(host, TWO)
+
+    assert host.active == host.units(ONE) - {down}
+    assert (host.enabled, host.layout.current_release()) == (host.units(ONE), ONE)
+
+
+def test_release_is_put_back_though_nobody_listens_any_more(host, monkeypatch):
+    deploy(host, ONE)
+    host.answer("smoke", {"fault": "job 7 is waiting after 60 s"})
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    with os.fdopen(writer, "w") as gone, pytest.raises(KitError, match="job 7 is waiting"):
+        monkeypatch.setattr(sys, "stdout", gone)
         deploy(host, TWO)
 
     assert host.serves(ONE)

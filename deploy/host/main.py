@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None, layout: Layout | None = None) -> in
     try:
         options.run(options)
     except FAILURES as error:
-        print(f"kit {options.command}: {error}", file=sys.stderr, flush=True)
+        say(f"kit {options.command}: {error}", sys.stderr)
         return 1
     return 0
 

@@ -27,7 +27,7 @@ def run(command: list[str], what: str, *, stdout: int | IO = subprocess.PIPE, li
     output = (ended.stdout or b"").decode(errors="replace")
     if ended.returncode:
         told = (output + ended.stderr.decode(errors="replace")).strip().splitlines()[-TOLD_LINES:]
-        print("\n".join(f"    {line}" for line in told), file=sys.stderr, flush=True)
+        say("\n".join(f"    {line}" for line in told), sys.stderr)
         raise KitError(f"{what}: {told[-1] if told else f'{command[0]} ended with {ended.returncode}'}")
     return output
 
@@ -43,6 +43,11 @@ def env() -> dict[str, str]:
     return os.environ | {"LC_ALL": "C.UTF-8", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
 
 
-def say(text: str) -> None:
-    """Tell the person how far it is."""
-    print(text, flush=True)
+def say(text: str, stream: IO | None = None) -> None:
+    """Tell the person how far it is; a terminal or a connection that is gone stops nothing that was begun."""
+    stream = stream or sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        with open(os.devnull, "w") as nothing:
+            os.dup2(nothing.fileno(), stream.fileno())

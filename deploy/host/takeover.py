@@ -4,6 +4,8 @@ The new ones start beside the old ones and have to prove themselves; only then t
 port of its own, so there the old one stops first.
 """
 
+from collections.abc import Callable, Iterator
+
 from . import django, health, systemd
 from .errors import KitError
 from .guard import undisturbed
@@ -27,9 +29,11 @@ def take_over(layout: Layout, new: str, old: str | None) -> None:
         systemd.enable(units(layout, new))
         point(layout.current, f"releases/{new}")  # from here on a boot starts the new release
         end(layout, old)
-    except BaseException:
+    except BaseException as error:
         with undisturbed():
-            put_back(layout, new, old)
+            failed = put_back(layout, new, old)
+        if failed:
+            raise KitError(f"{error or type(error).__name__} Besides, on the way back: {' '.join(failed)}") from error
         raise
     finally:
         mark.unlink()
@@ -78,18 +82,32 @@ def end(layout: Layout, old: str | None) -> None:
     systemd.disable(units(layout, old))
 
 
-def put_back(layout: Layout, new: str, old: str | None) -> None:
-    """Let the old release run alone again, whatever has been done so far."""
+def put_back(layout: Layout, new: str, old: str | None) -> list[str]:
+    """Let the old release run alone again, whatever has been done so far; return what did not work.
+
+    Whatever fails, the other steps are taken: an old unit that was down before must not leave two releases running.
+    """
     say(f"putting {old} back" if old else f"stopping {new}")
+    failed = []
+    for step in steps_back(layout, new, old):
+        try:
+            step()
+        except Exception as error:
+            failed.append(str(error))
+    return failed
+
+
+def steps_back(layout: Layout, new: str, old: str | None) -> Iterator[Callable[[], None]]:
+    """Give the steps: the old processes serve before the new ones stop."""
     if old:
-        point(layout.current, f"releases/{old}")
-        systemd.give_back(layout.unit("worker", old))
-        systemd.stop([layout.unit("flower", new)])
-        systemd.start(units(layout, old))
-        systemd.enable(units(layout, old))
+        yield lambda: point(layout.current, f"releases/{old}")
+        yield lambda: systemd.give_back(layout.unit("worker", old))
+        yield lambda: systemd.stop([layout.unit("flower", new)])
+        yield lambda: systemd.start(units(layout, old))
+        yield lambda: systemd.enable(units(layout, old))
     else:
-        layout.current.unlink(missing_ok=True)
+        yield lambda: layout.current.unlink(missing_ok=True)
     if "worker" in layout.roles():
-        systemd.begin_stop(layout.unit("worker", new))
-    systemd.stop(units(layout, new, without=("worker",)))
-    systemd.disable(units(layout, new))
+        yield lambda: systemd.begin_stop(layout.unit("worker", new))
+    yield lambda: systemd.stop(units(layout, new, without=("worker",)))
+    yield lambda: systemd.disable(units(layout, new))
