@@ -1,6 +1,7 @@
 """What a backup is compared by, and how its program reaches a repository elsewhere."""
 
 import argparse
+import contextlib
 import copy
 
 import pytest
@@ -91,3 +92,72 @@ def test_last_good_one_is_kept_for_people_and_metrics(tmp_path, monkeypatch):
     assert backup.noted("backup")["rows"] == 1
     assert (tmp_path / "backup.json").stat().st_mode & 0o777 == 0o644
     assert backup.noted("drill") == {}
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """Give a folder in the place of /var/lib/kit."""
+    for name, path in {"MEDIA": "media", "RESTORING": "restoring", "STATE": "state", "WORK": "state/work"}.items():
+        monkeypatch.setattr(backup, name, tmp_path / path)
+    backup.MEDIA.mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def bring(monkeypatch):
+    """Stand in for restic and for the users of a host: a snapshot holds one file."""
+
+    def restic(*_, **__):
+        backup.MEDIA.mkdir()
+        (backup.MEDIA / "restored").write_text("of the backup")
+
+    monkeypatch.setattr(backup, "restic", restic)
+    monkeypatch.setattr(backup.shutil, "chown", lambda *_, **__: None)
+    return lambda: backup.restore_media("", None, "latest")
+
+
+def test_files_set_aside_survive_a_second_try(places, bring):
+    backup.RESTORING.write_text("begun\n")
+    (backup.MEDIA / "own").write_text("before")
+
+    for _ in range(2):  # the first one was cut off afterwards
+        bring()
+
+    assert (places / "media.before-restore/own").read_text() == "before"
+    assert [path.name for path in backup.MEDIA.iterdir()] == ["restored"]
+    assert backup.media_files() == 1
+
+
+def test_files_of_an_earlier_restore_are_not_overwritten(places, bring):
+    (places / "media.before-restore").mkdir()
+    (backup.MEDIA / "own").write_text("before")
+
+    with pytest.raises(backup.Failure, match="move them away first"):
+        bring()
+
+    assert (backup.MEDIA / "own").exists()
+
+
+def test_links_are_no_files_of_users(places):
+    (backup.MEDIA / "file").touch()
+    (backup.MEDIA / "link").symlink_to("file")
+
+    assert backup.media_files() == 1
+
+
+def test_no_backup_is_taken_of_a_half_restored_site(places):
+    backup.RESTORING.write_text("begun\n")
+
+    with pytest.raises(backup.Failure, match="A restore has begun here"):
+        backup.take()
+
+
+def test_no_backup_is_taken_of_an_empty_database(places, monkeypatch):
+    answers = iter(["snapshot", "1", '{"rows": {}}'])
+    session = type("Empty", (), {"ask": lambda self, _: next(answers)})
+    monkeypatch.setattr(backup, "Session", lambda: contextlib.nullcontext(session()))
+    monkeypatch.setattr(backup, "run", lambda *_, **__: "")
+    backup.WORK.mkdir(parents=True)
+
+    with pytest.raises(backup.Failure, match="holds no tables"):
+        backup.dump()

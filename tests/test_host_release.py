@@ -361,3 +361,17 @@ def test_power_cut_before_the_switch_leaves_boot_with_one_release(host):
     starts = [name for name in (ONE, TWO) if (host.layout.current / f".release-{name}").exists()]
 
     assert starts == [ONE]
+
+
+def test_nothing_is_released_onto_a_half_restored_database(host):
+    host.layout.restoring.parent.mkdir(parents=True)
+    host.layout.restoring.write_text("begun\n")
+
+    with pytest.raises(KitError, match="run `make restore` again"):
+        deploy(host, ONE)
+    assert host.active == set()
+
+    host.layout.restoring.write_text("data\n")
+    deploy(host, ONE)
+    assert host.serves(ONE)
+    assert not host.layout.restoring.exists()

@@ -27,6 +27,9 @@ SOCKET = "/run/postgresql"
 SECRETS = Path("/etc/kit/secrets")
 TLS = Path("/etc/kit/tls")
 MEDIA = Path("/var/lib/kit/media")
+RESTORING = Path(
+    "/var/lib/kit/restoring"
+)  # "begun", then "data" when the data are back; gone once a release serves them
 REPOSITORY = Path("/var/backups/kit/restic")
 STATE = Path("/var/lib/kit/backup")  # backup.json, offsite.json, drill.json: the last good one of each
 WORK = STATE / "work"
@@ -226,6 +229,10 @@ def take() -> None:
     """Take a backup into the host's repository, and look whether it can be read."""
     begun = time.monotonic()
     with alone(), work_folder():
+        if is_half_restored():
+            raise Failure(
+                "A restore has begun here and not ended: no backup is taken of a half. Run `make restore` again."
+            )
         manifest = dump()
         if not (REPOSITORY / "config").exists():
             restic("init", what="The repository was not made")
@@ -259,6 +266,10 @@ def dump() -> dict:
                 f"The disk has too little room for a dump of {size >> 20} MB: free some, or take a larger one."
             )
         facts = json.loads(session.ask(FACTS.replace("\n", " ")))
+        if not facts["rows"]:
+            raise Failure(
+                "The database holds no tables: there is nothing to back up. Run `make deploy`, or `make restore`."
+            )
         states = json.loads(session.ask(JOB_STATES.replace("\n", " "))) if "tasks_job" in facts["rows"] else {}
         # Not compressed: restic does that, and finds what has not changed since yesterday.
         command = ["pg_dump", "-h", SOCKET, "-U", "kit_backup", "-d", DATABASE, "-Fc", "-Z0"]
@@ -266,16 +277,25 @@ def dump() -> dict:
     tables = run(["pg_restore", "-l", str(DUMP)], what="The dump cannot be read").count(" TABLE DATA ")
     if tables < len(facts["rows"]):
         raise Failure(f"The dump lists {tables} tables of {len(facts['rows'])}: it is not complete.")
-    files = [path for path in MEDIA.rglob("*") if path.is_file()] if MEDIA.exists() else []
     manifest = {
         "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "release": CURRENT.resolve().name if CURRENT.exists() else "",
         "database": facts | {"job_states": states},
-        "media_files": len(files),
+        "media_files": media_files(),
         "dump_bytes": DUMP.stat().st_size,
     }
     MANIFEST.write_text(json.dumps(manifest))
     return manifest
+
+
+def media_files() -> int:
+    """Return how many files of users lie here, counted as restic does: a link is none."""
+    return sum(1 for path in MEDIA.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def is_half_restored() -> bool:
+    """Tell whether a restore was begun whose data are not back yet."""
+    return RESTORING.exists() and RESTORING.read_text().strip() != "data"
 
 
 def listed(snapshot: str, repository: str, **options) -> int:
@@ -450,21 +470,28 @@ def restore_data(repository: str, password: Path, snapshot: str, hold: list[str]
         with DUMP.open("rb") as dumped:
             command = [*as_owner, "pg_restore", "--exit-on-error", "--single-transaction", "-d", DATABASE]
             run(command, what="The database was not restored", stdin=dumped)
+        restore_media(repository, password, snapshot)
         restored = json.loads(run([*ask, FACTS], what="The restored database cannot be read"))
         states = json.loads(run([*ask, JOB_STATES], what="Its jobs cannot be read"))
-        compare(manifest, restored | {"job_states": states}, manifest["media_files"])
+        compare(manifest, restored | {"job_states": states}, media_files())
         for queue in hold:
             run([*ask, HOLD.format(queue=queue)], what=f"The queue {queue} was not held")
-        restore_media(repository, password, snapshot)
     return manifest
 
 
 def restore_media(repository: str, password: Path, snapshot: str) -> None:
-    """Put back the files of users; what lay there is moved aside, since it belongs to rows that are gone."""
+    """Put back the files of users; what lay there is moved aside, since it belongs to rows that are gone.
+
+    Raises: Failure rather than lose what was moved aside before.
+    """
     if MEDIA.exists() and any(MEDIA.iterdir()):
         aside = MEDIA.with_name("media.before-restore")
-        shutil.rmtree(aside, ignore_errors=True)
-        MEDIA.rename(aside)
+        if not aside.exists():
+            MEDIA.rename(aside)
+        elif RESTORING.exists():  # the first try moved the old files there; these are what it brought
+            shutil.rmtree(MEDIA)
+        else:
+            raise Failure(f"{aside} holds files of an earlier restore: move them away first.")
     given = {"repository": repository, "password": password, "what": "The files of users were not restored"}
     restic("restore", snapshot, "--target", "/", "--include", str(MEDIA), **given)
     if MEDIA.exists():  # numbers of users and groups are another host's

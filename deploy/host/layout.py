@@ -48,6 +48,11 @@ class Layout:
         return self.home / "maintenance"
 
     @property
+    def restoring(self) -> Path:
+        """Return the mark of a restore: "begun", then "data" when the data are back."""
+        return self.root / "var/lib/kit/restoring"
+
+    @property
     def applied(self) -> Path:
         """Return the file that tells which settings the running processes were started with."""
         return self.home / "applied.json"

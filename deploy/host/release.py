@@ -20,19 +20,31 @@ def release(layout: Layout, name: str, archive: Path | None, *, allow_unsafe: bo
     Raises: KitError.
     """
     with alone(layout), interruptible():
+        refuse_half_restored(layout)
         clear_up(layout)
         current = layout.current_release()
         if current == name:
             build.ensure(layout, name, archive)
-            return refresh(layout, name)
+            refresh(layout, name)
+            return layout.restoring.unlink(missing_ok=True)
         with audit.noted(layout, "release", current, name, ["unsafe migration allowed"] * allow_unsafe):
             build.ensure(layout, name, archive)
             plan = database.prepare(layout, name)
             database.migrate(layout, name, plan=plan, is_first=current is None, allow_unsafe=allow_unsafe)
             change_to(layout, name, current)
             prune.note_activated(layout, name)
+        layout.restoring.unlink(missing_ok=True)
         prune.prune(layout)
         say(f"release {name} serves")
+
+
+def refuse_half_restored(layout: Layout) -> None:
+    """Let nothing work on a database that a restore has not filled yet. Raises: KitError."""
+    if layout.restoring.exists() and layout.restoring.read_text().strip() != "data":
+        raise KitError(
+            "A restore has begun here and not ended, so the database is not whole: run `make restore` again. "
+            f"To give it up and begin with an empty site, remove {layout.restoring}."
+        )
 
 
 def rollback(layout: Layout, name: str | None) -> None:
