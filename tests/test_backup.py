@@ -3,6 +3,9 @@
 import argparse
 import contextlib
 import copy
+import grp
+import os
+import pwd
 
 import pytest
 
@@ -112,7 +115,7 @@ def bring(monkeypatch):
         (backup.MEDIA / "restored").write_text("of the backup")
 
     monkeypatch.setattr(backup, "restic", restic)
-    monkeypatch.setattr(backup.shutil, "chown", lambda *_, **__: None)
+    monkeypatch.setattr(backup, "give", lambda *_: None)
     return lambda: backup.restore_media("", None, "latest")
 
 
@@ -161,3 +164,16 @@ def test_no_backup_is_taken_of_an_empty_database(places, monkeypatch):
 
     with pytest.raises(backup.Failure, match="holds no tables"):
         backup.dump()
+
+
+def test_restore_gives_no_file_away_that_a_link_leads_to(tmp_path, monkeypatch):
+    """A worker that was taken over leaves media/x -> /etc/shadow, and the snapshot keeps it."""
+    given = []
+    monkeypatch.setattr(backup.os, "chown", lambda path, *ids, follow_symlinks=True: given.append(follow_symlinks))
+    user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name
+    link = tmp_path / "x"
+    link.symlink_to(tmp_path / "shadow")
+
+    backup.give(link, user, group)
+
+    assert given == [False]

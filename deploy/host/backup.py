@@ -10,8 +10,10 @@ import argparse
 import contextlib
 import fcntl
 import glob
+import grp
 import json
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -496,7 +498,12 @@ def restore_media(repository: str, password: Path, snapshot: str) -> None:
     restic("restore", snapshot, "--target", "/", "--include", str(MEDIA), **given)
     if MEDIA.exists():  # numbers of users and groups are another host's
         for path in (MEDIA, *MEDIA.rglob("*")):
-            shutil.chown(path, "kit-worker", "kit-media")
+            give(path, "kit-worker", "kit-media")
+
+
+def give(path: Path, user: str, group: str) -> None:
+    """Give a file to a user; of a link the link itself, since a process taken over may have let it lead anywhere."""
+    os.chown(path, pwd.getpwnam(user).pw_uid, grp.getgrnam(group).gr_gid, follow_symlinks=False)
 
 
 # -- the commands --------------------------------------------------------------------------------

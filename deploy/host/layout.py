@@ -79,8 +79,8 @@ class Layout:
 
     @property
     def dumps(self) -> Path:
-        """Return the folder of the dumps made before migrations."""
-        return self.root / "var/backups/kit"
+        """Return the folder of the dumps made before migrations: root's own, so that no link of others lies in it."""
+        return self.root / "var/backups/kit-root"
 
     @property
     def audit_log(self) -> Path:
