@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HOME, CONFIG, UNITS = Path("/srv/kit"), Path("/etc/kit"), Path("/etc/systemd/system")
-PROBE_UNIT, PROBE = Path("/run/systemd/system/kit-probe.service"), Path("/run/kit/probe.py")
+RUN, TRANSIENT = Path("/run/kit"), Path("/run/systemd/system")
 # The highest exposure that systemd-analyze may find.
 BOUNDS = {"web": 0.5, "beat": 0.5, "relay": 1.2, "worker": 1.2, "flower": 1.1}
 SHORTEST_SECRET = 12  # what is shorter would be found by chance
@@ -28,12 +28,12 @@ def main() -> int:
     roles = [role for role in BOUNDS if (CONFIG / f"{role}.env").exists()]
     checks = [
         one_release(current, roles),
-        exposures(current, roles),
         nothing_writable(),
         sockets(),
         secrets_in_processes(),
         secrets_in_journal(),
         sandboxes(current, roles, database, Path(probe).read_text()),
+        exposures(current, roles),  # after the line above, which has systemd read the units as they are now
     ]
     for sentences in checks:
         for sentence in sentences:
@@ -127,35 +127,34 @@ def secrets_in_journal() -> Iterator[str]:
 
 def sandboxes(current: str, roles: list[str], database: str, probe: str) -> Iterator[str]:
     """U-05: what a process that was taken over could do in each unit's sandbox."""
-    PROBE.parent.mkdir(exist_ok=True)
-    PROBE.write_text(probe)
+    RUN.mkdir(exist_ok=True)
+    (RUN / "probe.py").write_text(probe)
+    TRANSIENT.mkdir(parents=True, exist_ok=True)
+    units = {role: f"kit-probe-{role}.service" for role in roles}
+    for role, unit in units.items():
+        (TRANSIENT / unit).write_text(probing(role, current, database))
     try:
+        run("systemctl", "daemon-reload")
+        told = run("systemctl", "start", *units.values())
+        for line in told.splitlines():
+            yield f"U-05: the probe did not run: {line}"
         for role in roles:
-            for line in probed(role, current, database):
+            for line in (RUN / f"probe-{role}.out").read_text().splitlines():
                 yield f"U-05: kit-{role} was taken over by the probe: {line}."
     finally:
-        PROBE.unlink()
-        PROBE_UNIT.unlink(missing_ok=True)
+        for left in [*RUN.glob("probe*"), *TRANSIENT.glob("kit-probe-*.service")]:
+            left.unlink()
         run("systemctl", "daemon-reload")
 
 
-def probed(role: str, current: str, database: str) -> list[str]:
-    """Return what the probe says from within the role's own unit, whose program alone is another."""
+def probing(role: str, current: str, database: str) -> str:
+    """Return a role's own unit, whose program alone is another."""
     whole = (UNITS / f"kit-{role}@.service").read_text().replace("\\\n", " ")
-    texts = [whole, *(file.read_text() for file in sorted(UNITS.glob(f"kit-{role}@.service.d/*.conf")))]
-    unit = REPLACED.sub(r"#\1=", "\n".join(texts)).replace("%i", current).partition("[Install]")
-    rest = "\n".join(texts[1:])
-    start = f"{HOME}/releases/{current}/.venv/bin/python {PROBE} {role} {database}"
-    added = f"\n[Service]\nType=oneshot\nStandardOutput=file:/run/kit/probe.out\nExecStart={start}\n"
-    PROBE_UNIT.parent.mkdir(parents=True, exist_ok=True)
-    PROBE_UNIT.write_text(unit[0] + rest + added)
-    out = Path("/run/kit/probe.out")
-    out.unlink(missing_ok=True)
-    run("systemctl", "daemon-reload")
-    told = run("systemctl", "start", "kit-probe.service")
-    lines = out.read_text().splitlines() if out.exists() else []
-    out.unlink(missing_ok=True)
-    return lines + ([f"it did not run: {told.strip()}"] if told.strip() else [])
+    unit = whole.partition("[Install]")[0]
+    more = [file.read_text() for file in sorted(UNITS.glob(f"kit-{role}@.service.d/*.conf"))]
+    start = f"{HOME}/releases/{current}/.venv/bin/python {RUN}/probe.py {role} {database}"
+    text = REPLACED.sub(r"#\1=", "\n".join([unit, *more])).replace("%i", current)
+    return f"{text}\n[Service]\nType=oneshot\nStandardOutput=truncate:{RUN}/probe-{role}.out\nExecStart={start}\n"
 
 
 if __name__ == "__main__":
