@@ -125,7 +125,7 @@ PAYMENT_KEY = env.text("PAYMENT_KEY")
 PAYMENT_UNSURE_S = env.integer("PAYMENT_UNSURE_S", 120, low=1, high=86_400)  # a charge may be under way, unseen
 
 # -- jobs ----------------------------------------------------------------------------------------
-JOBS_QUEUES = ("default", "mail", "pdf", "webhook")
+JOBS_QUEUES = ("default", "mail", "ops", "pdf", "webhook")
 JOBS_HIGH_WATER = env.integer("JOBS_HIGH_WATER", 32, low=1, high=10_000)  # jobs per queue in the broker
 JOBS_POLL_S = env.integer("JOBS_POLL_S", 1, low=1, high=60)  # longest wait for due rows when nothing wakes the relay
 JOBS_LOST_GRACE_S = env.integer("JOBS_LOST_GRACE_S", 15, low=1, high=3600)  # doubles each time a job is relayed anew

@@ -174,6 +174,37 @@ def test_release_is_put_back_though_nobody_listens_any_more(host, monkeypatch):
     assert host.serves(ONE)
 
 
+def test_worker_that_is_busy_with_other_jobs_holds_up_no_release(host, capsys):
+    deploy(host, ONE)
+    (host.stage / f"shown-{host.layout.unit('worker', TWO)}").write_text("MainPID=77\n")
+    host.answer("smoke", {"fault": "job 7 is waiting after 60 s", "busy": ["kit:66:a", "kit:77:b"]})
+
+    deploy(host, TWO)
+
+    assert host.serves(TWO)
+    assert "all its processes are busy (job 7 is waiting after 60 s)" in capsys.readouterr().out
+
+
+def test_worker_of_another_release_proves_nothing(host):
+    deploy(host, ONE)
+    (host.stage / f"shown-{host.layout.unit('worker', TWO)}").write_text("MainPID=77\n")
+    host.answer("smoke", {"fault": "job 7 is waiting after 60 s", "busy": ["kit:66:a"]})
+
+    with pytest.raises(KitError, match="The smoke test failed"):
+        deploy(host, TWO)
+
+    assert host.serves(ONE)
+
+
+def test_pause_of_the_smoke_test_holds_up_no_release(host, capsys):
+    host.answer("smoke", {"fault": "", "is_paused": True})
+
+    deploy(host, ONE)
+
+    assert host.serves(ONE)
+    assert "left out: a person has paused" in capsys.readouterr().out
+
+
 def test_failed_first_release_leaves_nothing_running(host):
     host.break_unit(host.layout.unit("worker", ONE))
 

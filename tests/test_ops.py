@@ -8,8 +8,11 @@ from django.core.management import call_command
 
 from project.ops import smoke
 from project.ops import tasks as ops_tasks
-from tasks.api import RetryLater
+from project.ops.tasks import SMOKE
+from tasks.api import RetryLater, enqueue
+from tasks.clock import database_now
 from tasks.models import Job
+from tasks.pauses import claimable, pause
 from tasks.states import State
 
 
@@ -48,11 +51,37 @@ def test_smoke_job_leaves_a_worker_of_another_release(settings):
 
 @pytest.mark.django_db(transaction=True)
 def test_smoke_test_without_a_worker_says_what_is_wrong_and_leaves_no_job(settings):
-    fault = smoke.smoke(0.5)
+    found = smoke.smoke(0.5)
 
     job = Job.objects.get(kind="ops.smoke")
-    assert fault == f"job {job.id} of kind ops.smoke is waiting after 0.5 s"
+    assert found == {"fault": f"job {job.id} of kind ops.smoke is waiting after 0.5 s", "busy": []}
     assert job.state == State.CANCELLED
+
+
+@pytest.mark.django_db(transaction=True)
+def test_smoke_test_that_waits_tells_which_workers_are_busy(settings):
+    now = database_now()
+    busy = {"state": State.RUNNING, "started_at": now, "child_pid": 8, "run": 1, "worker": "kit:7:abc"}
+    Job.objects.create(kind="test.long", queue="default", enqueued_at=now, run_at=now, **busy)
+
+    assert smoke.smoke(0.5)["busy"] == ["kit:7:abc"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("what", [("queue", "ops"), ("kind", "ops.smoke")])
+def test_smoke_test_that_a_person_has_paused_is_left_out(what):
+    pause(*what, by="user 1")
+
+    assert smoke.smoke(0.5) == {"fault": "", "is_paused": True}
+    assert not Job.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_pause_and_backlog_of_other_queues_hold_up_no_smoke_test():
+    pause("queue", "default", by="user 1")
+    job = enqueue(SMOKE, release="new")
+
+    assert claimable(database_now()).filter(id=job.id, queue="ops").exists()
 
 
 @pytest.mark.django_db
@@ -62,4 +91,4 @@ def test_status_is_one_line_of_json():
     call_command("deploy", "status", stdout=out)
 
     told = json.loads(out.getvalue())
-    assert [queue["queue"] for queue in told["queues"]] == ["default", "mail", "pdf", "webhook"]
+    assert [queue["queue"] for queue in told["queues"]] == ["default", "mail", "ops", "pdf", "webhook"]

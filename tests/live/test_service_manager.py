@@ -41,7 +41,7 @@ def systemd(kit, tmp_path):
     ("name", "statuses"),
     [
         ("relay", {"relays; the broker answers", "relays; nothing has been asked of the broker yet"}),
-        ("worker", {"takes default, mail, pdf, webhook"}),
+        ("worker", {"takes default, mail, ops, pdf, webhook"}),
         ("beat", {"fires"}),
     ],
 )
