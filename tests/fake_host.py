@@ -42,6 +42,7 @@ exit 0
 """
 SYSTEMD_RUN = """#!/bin/sh
 while [ "${1#--}" != "$1" ]; do
+    echo "$1" >> "$STAGE/options"
     case $1 in
         --setenv=*) export "${1#--setenv=}" ;;
         --property=WorkingDirectory=*) cd "${1#--property=WorkingDirectory=}" || exit 1 ;;

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.host import build, database, health, prune, release, takeover, venv
+from deploy.host import build, check, database, health, prune, release, takeover, venv
 from deploy.host.errors import KitError
 from tests.fake_host import FakeHost, run_kit
 from tests.kit import wait_until
@@ -91,6 +91,33 @@ def test_changed_settings_restart_only_whom_they_concern(host):
 
     restarts = [call for call in host.calls[begun:] if call.startswith("restart")]
     assert restarts == [f"restart kit-relay@{ONE}.service"]
+
+
+def test_settings_that_are_refused_restart_nothing(host):
+    deploy(host, ONE)
+    begun = len(host.calls)
+    (host.layout.config / "kit.env").write_text('ALLOWED_HOSTS=""\n')
+    host.fail("check", "ENVIRONMENT=production does not start: ALLOWED_HOSTS is empty.")
+
+    with pytest.raises(KitError, match="The settings are refused: .*ALLOWED_HOSTS is empty"):
+        release.release(host.layout, ONE, None, allow_unsafe=False)
+
+    assert host.serves(ONE)
+    assert not [call for call in host.calls[begun:] if call.split()[0] in ("start", "restart")]
+
+
+def test_settings_are_looked_at_before_they_are_in_place(host):
+    deploy(host, ONE)
+    file = host.stage / "kit.env"
+    file.write_text('ALLOWED_HOSTS=""\n')
+
+    check.candidate(host.layout, file)
+    host.fail("check", "ALLOWED_HOSTS is empty.")
+    with pytest.raises(KitError, match="The settings are refused: ALLOWED_HOSTS is empty"):
+        check.candidate(host.layout, file)
+
+    options = (host.stage / "options").read_text().splitlines()
+    assert f"--property=EnvironmentFile={file}" in options
 
 
 def test_changed_secret_restarts_whom_it_is_handed_to(host):

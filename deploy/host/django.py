@@ -17,16 +17,19 @@ def ask(
     what: str,
     role: str = "owner",
     writes: Path | None = None,
+    common: Path | None = None,
     limit_s: float = 900,
 ) -> str:
     """Return what `manage.py ...` prints; the user kit-ROLE runs it with the settings in ROLE.env.
+
+    Shape: common is a file to be read in the place of kit.env.
 
     Raises: KitError.
     """
     folder = layout.release(name)
     properties = [
         *systemd.SANDBOX,
-        f"EnvironmentFile={layout.config}/kit.env",
+        f"EnvironmentFile={common or layout.config / 'kit.env'}",
         f"EnvironmentFile={layout.config}/{role}.env",
         f"LoadCredential=other_key:{layout.config}/secrets/other_key",
         "SupplementaryGroups=kit-db",

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from . import release, status, takeover
+from . import check, release, status, takeover
 from .errors import KitError
 from .layout import ROLES, Layout
 from .shell import say
@@ -63,6 +63,9 @@ def add_looking(commands) -> None:
     logs.add_argument("role", nargs="?", choices=ROLES)
     logs.add_argument("--follow", action="store_true")
     logs.set_defaults(run=run_logs)
+    checking = commands.add_parser("check", help="look whether the site would start with other settings")
+    checking.add_argument("file", type=Path, help="what is to become /etc/kit/kit.env")
+    checking.set_defaults(run=run_check)
     commands.add_parser("smoke", help="send a job through the whole chain").set_defaults(run=run_smoke)
     upkeep = commands.add_parser("maintenance", help="show visitors the maintenance page, or the site again")
     upkeep.add_argument("switch", choices=("on", "off"))
@@ -105,6 +108,12 @@ def run_status(options: argparse.Namespace) -> None:
 def run_logs(options: argparse.Namespace) -> None:
     """Become journalctl."""
     status.logs(options.role, options.follow)
+
+
+def run_check(options: argparse.Namespace) -> None:
+    """Look at settings that are not in place yet."""
+    refuse_others_than_root()
+    check.candidate(options.layout, options.file)
 
 
 def run_smoke(options: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from . import audit, build, database, health, prune, settings, systemd
+from . import audit, build, check, database, health, prune, settings, systemd
 from .errors import KitError
 from .guard import alone, interruptible
 from .layout import Layout
@@ -96,8 +96,12 @@ def refresh(layout: Layout, name: str) -> None:
 
 
 def restart_roles(layout: Layout, name: str, roles: list[str]) -> None:
-    """Restart one process after the other; what people send meanwhile waits in the socket."""
+    """Restart one process after the other; what people send meanwhile waits in the socket.
+
+    Raises: KitError, before anything is restarted, for settings that none of them would start with.
+    """
     with audit.noted(layout, f"restart of {', '.join(roles)}", name, name, []):
+        check.settings(layout, name, layout.config / "kit.env")
         found = settings.fingerprints(layout, name)
         for role in roles:
             say(f"restarting {role}")
