@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.host import build, check, database, health, prune, release, takeover, venv
+from deploy.host import build, check, database, health, main, prune, release, takeover, venv
 from deploy.host.errors import KitError
 from tests.fake_host import FakeHost, run_kit
 from tests.kit import wait_until
@@ -349,6 +349,27 @@ def test_interrupted_release_puts_the_old_one_back(host, number):
 
     assert running.returncode == 1 and f"Interrupted by {number.name}." in told
     assert host.serves(ONE)
+
+
+def test_manage_py_is_for_people_too(host):
+    """A new site has no account yet: `kit manage createsuperuser` on the server makes the first."""
+    deploy(host, ONE)
+    host.answer("createsuperuser", {"made": "me@example.com"})
+    (host.stage / "options").unlink()
+    arguments = ["manage", "createsuperuser", "--email", "me@example.com"]
+
+    given = main.parser().parse_args(arguments).arguments
+
+    code = f"from deploy.host import django\ndjango.become(layout, {ONE!r}, {given!r}, is_terminal=False)"
+    running = run_kit(host, code)
+    _, told = running.communicate(timeout=30)
+
+    assert (running.returncode, told) == (0, "")
+    asked = (host.stage / "asked").read_text().splitlines()
+    assert asked[-1] == f"{ONE} createsuperuser --email me@example.com"
+    options = (host.stage / "options").read_text().splitlines()
+    assert {"--pipe", "--property=User=kit-owner", "--property=ProtectSystem=strict"} <= set(options)
+    assert f"--property=EnvironmentFile={host.layout.config}/owner.env" in options
 
 
 def test_second_deploy_is_refused_while_one_runs(host):

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from . import check, release, status, takeover
+from . import check, django, release, status, takeover
 from .errors import KitError
 from .layout import ROLES, Layout
 from .shell import say
@@ -66,6 +66,9 @@ def add_looking(commands) -> None:
     checking = commands.add_parser("check", help="look whether the site would start with other settings")
     checking.add_argument("file", type=Path, help="what is to become /etc/kit/kit.env")
     checking.set_defaults(run=run_check)
+    manage = commands.add_parser("manage", help="run the release's manage.py, e.g. kit manage createsuperuser")
+    manage.add_argument("arguments", nargs=argparse.REMAINDER)
+    manage.set_defaults(run=run_manage)
     commands.add_parser("smoke", help="send a job through the whole chain").set_defaults(run=run_smoke)
     upkeep = commands.add_parser("maintenance", help="show visitors the maintenance page, or the site again")
     upkeep.add_argument("switch", choices=("on", "off"))
@@ -116,13 +119,24 @@ def run_check(options: argparse.Namespace) -> None:
     check.candidate(options.layout, options.file)
 
 
+def run_manage(options: argparse.Namespace) -> None:
+    """Become manage.py of the current release, as the owner of the tables."""
+    refuse_others_than_root()
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    django.become(options.layout, current_release(options.layout), options.arguments, is_terminal=is_terminal)
+
+
+def current_release(layout: Layout) -> str:
+    """Return the current release. Raises: KitError before the first."""
+    if current := layout.current_release():
+        return current
+    raise KitError("Nothing has been released here yet: run make deploy.")
+
+
 def run_smoke(options: argparse.Namespace) -> None:
     """Test the current release."""
     refuse_others_than_root()
-    current = options.layout.current_release()
-    if current is None:
-        raise KitError("Nothing has been released here yet: run make deploy.")
-    takeover.smoke(options.layout, current)
+    takeover.smoke(options.layout, current_release(options.layout))
 
 
 def run_maintenance(options: argparse.Namespace) -> None:
