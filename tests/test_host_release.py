@@ -18,7 +18,7 @@ from tests.kit import wait_until
 
 pytestmark = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on database or broker
 
-ONE, TWO, THREE = "1" * 12, "2" * 12, "3" * 12
+ONE, TWO, THREE, FOUR = "1" * 12, "2" * 12, "3" * 12, "4" * 12
 
 
 @pytest.fixture
@@ -292,6 +292,38 @@ def test_release_after_a_rollback_goes_back_to_what_served_before(host):
     release.rollback(host.layout, None)
 
     deploy(host, THREE)
+    release.rollback(host.layout, None)
+
+    assert host.serves(ONE)
+
+
+def test_rollback_past_a_release_never_leads_to_that_one_again(host):
+    for name in (ONE, TWO, THREE):
+        deploy(host, name)
+    release.rollback(host.layout, ONE)
+
+    deploy(host, FOUR)
+    release.rollback(host.layout, None)
+
+    assert host.serves(ONE)
+
+
+def test_release_that_a_power_cut_left_without_its_note_is_gone_back_to(host):
+    for name in (ONE, TWO):
+        deploy(host, name)
+    (host.layout.releases / TWO / prune.ACTIVATED).unlink()
+
+    deploy(host, THREE)
+    release.rollback(host.layout, None)
+
+    assert host.serves(TWO)
+
+
+def test_rollback_from_a_release_without_its_note_is_possible(host):
+    for name in (ONE, TWO):
+        deploy(host, name)
+    (host.layout.releases / TWO / prune.ACTIVATED).unlink()
+
     release.rollback(host.layout, None)
 
     assert host.serves(ONE)

@@ -15,9 +15,19 @@ def note_activated(layout: Layout, name: str) -> None:
     (layout.release(name) / ACTIVATED).touch()
 
 
-def leave(layout: Layout, name: str) -> None:
-    """Note that people went back from a release: nobody is led to it again but by its name."""
-    (layout.release(name) / ACTIVATED).unlink(missing_ok=True)
+def note_current(layout: Layout) -> None:
+    """Note that the current release serves, where a power cut came between its take-over and the note."""
+    current = layout.current_release()
+    if current and layout.release(current).exists() and current not in activated(layout):
+        note_activated(layout, current)
+
+
+def leave(layout: Layout, name: str, back_to: str) -> None:
+    """Note that people went back from a release past all since the other one: they are led there by name alone."""
+    names = activated(layout)
+    newer = names[: names.index(back_to)] if back_to in names else []
+    for left in {name, *newer}:
+        (layout.release(left) / ACTIVATED).unlink(missing_ok=True)
 
 
 def activated(layout: Layout) -> list[str]:

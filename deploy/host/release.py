@@ -63,7 +63,7 @@ def rollback(layout: Layout, name: str | None) -> None:
         with audit.noted(layout, "rollback", current, name, []):
             build.ensure(layout, name, None)
             change_to(layout, name, current)
-            prune.leave(layout, current)
+            prune.leave(layout, current, name)
         say(f"release {name} serves again; migrations stay applied")
 
 
@@ -136,8 +136,9 @@ def stop_strays(layout: Layout, name: str) -> None:
 
 
 def clear_up(layout: Layout) -> None:
-    """Remove what a deploy that was killed has left half done."""
+    """Finish or remove what a deploy that was killed has left half done."""
     systemd.end_left_steps()
+    prune.note_current(layout)
     for half in [*layout.releases.glob(".building-*"), *layout.venvs.glob(".building-*")]:
         shutil.rmtree(half)
     for half in [*layout.dumps.glob("*.part"), *layout.run.glob("starting-*")]:
