@@ -40,6 +40,11 @@ case $verb in
 esac
 exit 0
 """
+# What is written to the disk, and which finished folders have their names by then.
+SYNC = """#!/bin/sh
+for path in "$@"; do :; done
+echo "sync $path; there are $(ls "${path%/*}" | tr '\\n' ' ')" >> "$STAGE/synced"
+"""
 SYSTEMD_RUN = """#!/bin/sh
 while [ "${1#--}" != "$1" ]; do
     echo "$1" >> "$STAGE/options"
@@ -84,6 +89,7 @@ class FakeHost:
         folder.mkdir()
         nothing = "#!/bin/sh\nexit 0\n"
         programs = {"systemctl": SYSTEMCTL, "systemd-run": SYSTEMD_RUN, "journalctl": nothing, "chown": nothing}
+        programs["sync"] = SYNC
         programs["pg_dump"] = "#!/bin/sh\necho dumped\n"
         for name, text in programs.items():
             (folder / name).write_text(text)

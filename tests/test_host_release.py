@@ -463,6 +463,19 @@ def test_scripts_of_an_environment_name_the_folder_they_end_in(host):
     assert (host.layout.venvs / "x/bin/celery").read_text() == f"#!{host.layout.venvs}/x/bin/python\n"
 
 
+def test_folder_is_on_the_disk_before_it_has_its_name(host):
+    """After a power cut a name may be there, and the files in it empty."""
+    deploy(host, ONE)
+    building = host.layout.venvs / ".building-x"
+    (building / "bin").mkdir(parents=True)
+
+    venv.move(building, host.layout.venvs / "x")
+
+    release_line, _, venv_line, _ = (host.stage / "synced").read_text().splitlines()
+    assert release_line == f"sync {host.layout.releases}/.building-{ONE}; there are "
+    assert venv_line.startswith(f"sync {building}; ") and not venv_line.endswith(" x ")
+
+
 def test_power_cut_before_the_switch_leaves_boot_with_one_release(host):
     """Units of both may be enabled then; each looks whether `current` leads to its own release."""
     deploy(host, ONE)

@@ -6,7 +6,7 @@ from pathlib import Path
 from . import systemd, venv
 from .errors import KitError
 from .layout import Layout, point
-from .shell import run, say
+from .shell import complete, run, say
 
 NEEDED_BYTES = 500_000_000
 
@@ -45,7 +45,7 @@ def unpack(layout: Layout, name: str, archive: Path) -> None:
     run(["chown", "--recursive", "root:root", str(building)], "The release was not made root's own")
     run(["chmod", "--recursive", "u=rwX,go=rX", str(building)], "The release was not made readable")
     compile_all(building)
-    building.rename(layout.release(name))
+    complete(building, layout.release(name))
 
 
 def ensure_venv(layout: Layout, folder: Path) -> None:

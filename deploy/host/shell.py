@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import IO
 
 from .errors import KitError
@@ -30,6 +31,16 @@ def run(command: list[str], what: str, *, stdout: int | IO = subprocess.PIPE, li
         say("\n".join(f"    {line}" for line in told), sys.stderr)
         raise KitError(f"{what}: {told[-1] if told else f'{command[0]} ended with {ended.returncode}'}")
     return output
+
+
+def complete(half: Path, whole: Path) -> None:
+    """Give a finished folder its name: after a power cut all of it is there, or no such name.
+
+    A file system may keep the name long before what is in it. Raises: KitError.
+    """
+    run(["sync", "--file-system", str(half)], f"{half} was not written to the disk")
+    half.rename(whole)
+    run(["sync", str(whole.parent)], f"{whole.parent} was not written to the disk")
 
 
 def answers(command: list[str], limit_s: float = 60) -> tuple[int, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from . import systemd
 from .layout import Layout
-from .shell import answers, say
+from .shell import answers, complete, say
 
 PYTHON = "/usr/bin/python3"
 BUILD_LIMIT_S = 1_800
@@ -47,4 +47,4 @@ def move(building: Path, folder: Path) -> None:
         if script.is_file() and not script.is_symlink():
             text = script.read_bytes()
             script.write_bytes(text.replace(os.fsencode(building), os.fsencode(folder)))
-    building.rename(folder)
+    complete(building, folder)
