@@ -24,22 +24,24 @@ POSTGRESQL = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-# Nobody waits for a row for ever, and no process that is stuck inside a transaction keeps its rows.
+# No process that is stuck inside a transaction keeps its rows. What is given with the connection goes before what
+# ALTER ROLE sets, so a process's own limits are given here, too.
 # Given with the connection, the time zone costs no statement: Django would set it before anybody knows of the session.
-SESSION = "-c lock_timeout=10s -c idle_in_transaction_session_timeout=60s -c TimeZone=UTC"
+SESSION = "-c idle_in_transaction_session_timeout=60s -c TimeZone=UTC"
 
 
-def from_url(url: str, *, default_file: Path, statement_timeout_s: int) -> dict:
+def from_url(url: str, *, default_file: Path, statement_timeout_s: int, lock_timeout_s: int) -> dict:
     """Return Django's settings for an address; what its query says goes before our own. Without one: an SQLite file.
 
-    Units: a statement timeout of 0 means none; handlers may run long queries.
+    Units: a statement timeout of 0 means none; handlers may run long queries. Nobody waits for a lock for ever.
     Raises: ImproperlyConfigured.
     """
     database = _parsed(url) if url else _file(default_file)
     given = database.get("OPTIONS", {})
     if database["ENGINE"].endswith("sqlite3"):
         return database | {"OPTIONS": SQLITE | given}
-    session = [SESSION, f"-c statement_timeout={statement_timeout_s}s", given.get("options", "")]
+    limits = f"-c lock_timeout={lock_timeout_s}s -c statement_timeout={statement_timeout_s}s"
+    session = [limits, SESSION, given.get("options", "")]
     return database | {"OPTIONS": POSTGRESQL | given | {"options": " ".join(session).strip()}}
 
 

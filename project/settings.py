@@ -103,6 +103,7 @@ DATABASES = {
         env.url("DATABASE_URL", "", database.SCHEMES),
         default_file=DATA_DIR / "db.sqlite3",
         statement_timeout_s=env.integer("DB_STATEMENT_TIMEOUT_S", 0, low=0, high=86_400),
+        lock_timeout_s=env.integer("DB_LOCK_TIMEOUT_S", 10, low=1, high=3_600),
     )
 }
 

@@ -8,14 +8,16 @@ from project import database
 POSTGRESQL = "postgresql://kit@db.example.com/kit"
 
 
-def configured(tmp_path, url: str = "", statement_timeout_s: int = 0) -> dict:
+def configured(tmp_path, url: str = "", **limits: int) -> dict:
     """Return the settings for an address."""
-    return database.from_url(url, default_file=tmp_path / "db.sqlite3", statement_timeout_s=statement_timeout_s)
+    limits = {"statement_timeout_s": 0, "lock_timeout_s": 10} | limits
+    return database.from_url(url, default_file=tmp_path / "db.sqlite3", **limits)
 
 
 @pytest.mark.parametrize("folder", ["#1", "why?", "50%25", "a b"])
 def test_default_file_lies_in_its_folder_whatever_the_name(tmp_path, folder):
-    found = database.from_url("", default_file=tmp_path / folder / "db.sqlite3", statement_timeout_s=0)
+    path = tmp_path / folder / "db.sqlite3"
+    found = database.from_url("", default_file=path, statement_timeout_s=0, lock_timeout_s=10)
 
     assert found["NAME"] == str(tmp_path / folder / "db.sqlite3")
     assert (tmp_path / folder).is_dir()
@@ -30,10 +32,12 @@ def test_options_of_the_address_go_before_our_own(tmp_path):
     assert options["options"].endswith("-c search_path=kit")
 
 
-def test_statement_timeout_is_told_to_the_server(tmp_path):
-    found = configured(tmp_path, POSTGRESQL, statement_timeout_s=10)
+def test_limits_of_a_process_are_told_to_the_server(tmp_path):
+    """What ALTER ROLE sets would be lost behind them."""
+    found = configured(tmp_path, POSTGRESQL, statement_timeout_s=10, lock_timeout_s=3)["OPTIONS"]["options"]
 
-    assert "-c statement_timeout=10s" in found["OPTIONS"]["options"]
+    assert "-c statement_timeout=10s" in found
+    assert found.count("lock_timeout=") == 1 and "-c lock_timeout=3s" in found
 
 
 @pytest.mark.rung("postgresql+filesystem", "postgresql+redis")

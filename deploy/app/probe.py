@@ -8,9 +8,13 @@ import socket
 import sys
 from pathlib import Path
 
+import django
 import psycopg
+from django.db import Error, connection
 
 ROLE, DATABASE = sys.argv[1:3]
+LIMITS = {"web": ("10s", "3s")}  # of a statement, and of waiting for a lock; ids: P-06
+OTHERS_LIMITS = ("0", "10s")
 CLONE_NEWUSER = 0x10000000
 
 
@@ -25,7 +29,7 @@ def main() -> None:
     for name, need in needs().items():
         try:
             need()
-        except (OSError, psycopg.Error) as error:
+        except (OSError, psycopg.Error, Error) as error:
             print(f"it could not {name}: {error}")
 
 
@@ -63,6 +67,7 @@ def needs() -> dict:
     if ROLE == "flower":
         return {"open a socket to this host": lambda: socket.create_connection(("127.0.0.1", 6379), 2)}
     found = {"reach the database as itself": lambda: connect(f"kit_{ROLE}")}
+    found["get the limits of its sessions (P-06)"] = look_at_limits
     if ROLE == "worker":
         found["write users' files"] = write_media
     return found
@@ -71,6 +76,18 @@ def needs() -> dict:
 def connect(user: str) -> None:
     """Connect to the database as somebody."""
     psycopg.connect(f"host=/run/postgresql dbname={DATABASE} user={user} connect_timeout=5").close()
+
+
+def look_at_limits() -> None:
+    """Ask for the limits that a session of the app has, opened as the app opens it."""
+    sys.path.insert(0, os.getcwd())
+    os.environ["DJANGO_SETTINGS_MODULE"] = "project.settings"
+    django.setup()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('statement_timeout'), current_setting('lock_timeout')")
+        found = cursor.fetchone()
+    if found != LIMITS.get(ROLE, OTHERS_LIMITS):
+        raise OSError(f"statement and lock end after {' and '.join(found)}")
 
 
 def read_credentials_of_others() -> None:

@@ -30,11 +30,12 @@ WHERE NOT EXISTS (SELECT FROM pg_database, aclexplode(datacl) WHERE datname = 'k
 \gexec
 
 -- A query that hangs holds a thread of the web process; a lock that is not had soon is not had. A backup writes nothing.
+-- The app's own sessions get their limits by its settings, which go before these: these are for whatever else logs in.
 SELECT format('ALTER ROLE %I SET %s = %L', role, setting, value)
 FROM (VALUES ('kit_web', 'statement_timeout', '10s'), ('kit_web', 'lock_timeout', '3s'),
     ('kit_web', 'idle_in_transaction_session_timeout', '15s'),
     ('kit_relay', 'lock_timeout', '10s'), ('kit_worker', 'lock_timeout', '10s'), ('kit_beat', 'lock_timeout', '10s'),
-    ('kit_owner', 'lock_timeout', '5s'),
+    ('kit_owner', 'lock_timeout', '2s'),
     ('kit_backup', 'default_transaction_read_only', 'on')) AS wanted (role, setting, value)
 WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role AND format('%s=%s', setting, value) = ANY (rolconfig))
 \gexec
