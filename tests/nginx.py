@@ -83,6 +83,19 @@ class Nginx:
 
     def _make_certificate(self) -> None:
         key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        files = ("-keyout", str(self.folder / "etc/tls/site.key"), "-out", str(self.folder / "etc/tls/site.crt"))
-        command = ["openssl", "req", "-x509", *key, "-days", "2", "-subj", f"/CN={DOMAIN}", *files]
+        file = str(self.folder / "etc/tls/site.pem")  # both in one
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            *key,
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={DOMAIN}",
+            "-keyout",
+            file,
+            "-out",
+            file,
+        ]
         subprocess.run(command, check=True, capture_output=True, timeout=20)
