@@ -13,7 +13,7 @@ from tests.host.visitors import Answer, Crowd, address_of, p95_s
 
 PACE = 5  # signups a second
 RUNNING_S = 20
-LOOK_S = 5
+LOOK_S = 10
 OLDEST_AGE_S = 60
 LOAD_S = {True: 60, False: 180}  # at least; by whether the run is short
 DRAIN_S = 300
