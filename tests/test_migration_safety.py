@@ -1,6 +1,7 @@
 """Which operations a release's migrations may hold while the code of the release before still runs."""
 
 import pytest
+from django.contrib.postgres.operations import AddIndexConcurrently
 from django.db import connection, migrations, models
 from django.db.migrations.state import ModelState, ProjectState
 
@@ -13,6 +14,7 @@ def faults(*operations, **attributes) -> list[str]:
     """Return what is said of a migration of an app that has one model, `Thing`."""
     state = ProjectState()
     fields = [("id", models.BigAutoField(primary_key=True)), ("name", TEXT), ("note", models.TextField(null=True))]
+    fields.append(("count", models.IntegerField(db_default=0)))
     state.add_model(ModelState("shop", "Thing", fields, options={}))
     migration = type("Migration", (migrations.Migration,), {"operations": list(operations), **attributes})(
         "0002", "shop"
@@ -33,7 +35,8 @@ def empty(apps, schema_editor) -> None:
         migrations.AlterField("Thing", "name", models.CharField(max_length=40)),
         migrations.AlterField("Thing", "name", models.CharField(max_length=20, null=True)),
         migrations.AlterField("Thing", "name", models.CharField(max_length=20, help_text="More words.")),
-        migrations.AddIndex("Thing", models.Index(fields=["name"], name="by_name")),
+        migrations.AlterField("Thing", "count", models.IntegerField(db_default=1)),
+        AddIndexConcurrently("Thing", models.Index(fields=["name"], name="by_name")),
         migrations.AlterModelOptions("Thing", {"ordering": ["name"]}),
         migrations.SeparateDatabaseAndState(state_operations=[migrations.RemoveField("Thing", "name")]),
     ],
@@ -55,6 +58,10 @@ def test_what_the_running_code_does_not_notice_is_safe(operation):
         (migrations.AlterField("Thing", "name", models.CharField(max_length=10)), "its type changes"),
         (migrations.AlterField("Thing", "name", models.IntegerField()), "its type changes"),
         (migrations.AlterField("Thing", "name", models.CharField(max_length=20, unique=True)), "is there already"),
+        (migrations.AlterField("Thing", "name", models.CharField(max_length=20, db_column="title")), "the column name"),
+        (migrations.AlterField("Thing", "count", models.IntegerField()), "leaves it to the database to fill"),
+        (migrations.AlterField("Thing", "name", models.CharField(max_length=20, db_index=True)), "nobody can write"),
+        (migrations.AddIndex("Thing", models.Index(fields=["name"], name="by_name")), "use AddIndexConcurrently"),
         (migrations.AddConstraint("Thing", models.UniqueConstraint(fields=["name"], name="one")), "what it refuses"),
         (migrations.RunSQL("SELECT 1"), "nobody can tell what it does"),
         (migrations.RunPython(empty), "nobody can tell what it does"),

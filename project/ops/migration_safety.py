@@ -7,6 +7,7 @@ so: `safe_for_old_code = "why"` in its Migration class.
 
 from collections.abc import Callable, Iterator
 
+from django.contrib.postgres.operations import AddIndexConcurrently
 from django.db import migrations, models
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.operations.base import Operation
@@ -77,8 +78,14 @@ def fault_of_added(operation, app_label, before, after, connection) -> str:
 
 
 def fault_of_altered(operation, app_label, before, after, connection) -> str:
-    """A column that refuses what the running code writes."""
+    """A column that the running code does not find, or that refuses what it writes."""
     old, new = (field_of(state, app_label, operation) for state in (before, after))
+    if old.column != new.column:
+        return f"the running code knows the column {old.column}; add a new field and move over"
+    if old.has_db_default() and not new.has_db_default() and not new.null:
+        return "the running code leaves it to the database to fill; do it a release after the code that fills it"
+    if new.db_index and not old.db_index:
+        return INDEX
     if old.null and not new.null:
         return "the running code may write NULL there; do it a release after the code that no longer does"
     old_type, new_type = (field.db_type(connection) for field in (old, new))
@@ -99,12 +106,15 @@ def is_wider(old: models.Field, new: models.Field) -> bool:
     return new.max_length is None or (old.max_length is not None and new.max_length >= old.max_length)
 
 
+INDEX = "nobody can write to the table while it is built; use AddIndexConcurrently, in a migration with atomic = False"
 RULES: dict[type[Operation], str | Callable[..., str]] = {
     migrations.RemoveField: "the running code still reads it; remove it a release after the code that no longer does",
     migrations.DeleteModel: "the running code still reads it; delete it a release after the code that no longer does",
     migrations.RenameField: "the running code knows the old name; add a new field and move over",
     migrations.RenameModel: "the running code knows the old name; keep the table's name with db_table",
     migrations.AlterModelTable: "the running code knows the old name",
+    AddIndexConcurrently: "",
+    migrations.AddIndex: INDEX,
     migrations.AddField: fault_of_added,
     migrations.AlterField: fault_of_altered,
     migrations.AlterUniqueTogether: "the running code may write what is there already",
