@@ -120,6 +120,29 @@ def test_settings_are_looked_at_before_they_are_in_place(host):
     assert f"--property=EnvironmentFile={file}" in options
 
 
+def test_flower_that_is_not_wanted_any_more_is_stopped(host, capsys):
+    deploy(host, ONE)
+    (host.layout.config / "flower.env").unlink()
+    capsys.readouterr()
+
+    release.release(host.layout, ONE, None, allow_unsafe=False)
+
+    flower = {host.layout.unit("flower", ONE)}
+    assert host.active == host.enabled == host.units(ONE) - flower
+    assert capsys.readouterr().out.strip() != release.UNCHANGED
+    release.release(host.layout, ONE, None, allow_unsafe=False)
+    assert capsys.readouterr().out.strip() == release.UNCHANGED
+
+
+def test_flower_that_is_not_wanted_any_more_goes_with_its_release(host):
+    deploy(host, ONE)
+    (host.layout.config / "flower.env").unlink()
+
+    deploy(host, TWO)
+
+    assert host.active == host.enabled == host.units(TWO) - {host.layout.unit("flower", TWO)}
+
+
 def test_changed_secret_restarts_whom_it_is_handed_to(host):
     secret = host.layout.config / "secrets/key"
     secret.write_text("old")

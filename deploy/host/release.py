@@ -83,6 +83,7 @@ def restart(layout: Layout, roles: list[str]) -> None:
 
 def refresh(layout: Layout, name: str) -> None:
     """Bring the current release's processes up to its settings; say so when there is nothing to do."""
+    was_unwanted = stop_unwanted(layout, name)
     stale = settings.changed(layout, name)
     found = systemd.states(units(layout, name))
     down = [role for role in layout.roles() if found[layout.unit(role, name)] != "active"]
@@ -91,8 +92,20 @@ def refresh(layout: Layout, name: str) -> None:
         systemd.enable([layout.unit(role, name) for role in off])
     if stale or down:
         restart_roles(layout, name, [role for role in layout.roles() if role in stale or role in down])
-    elif not off:
+    elif not (off or was_unwanted):
         say(UNCHANGED)
+
+
+def stop_unwanted(layout: Layout, name: str) -> bool:
+    """Stop what has no settings any more, as a Flower that is not wanted; tell whether there was any."""
+    wanted = set(layout.roles())
+    running = systemd.running(layout).get(name, set()) - wanted
+    enabled = systemd.enabled(layout).get(name, set()) - wanted
+    if running:
+        say(f"stopping {', '.join(sorted(running))}, which is not wanted any more")
+    systemd.stop([layout.unit(role, name) for role in sorted(running)])
+    systemd.disable([layout.unit(role, name) for role in sorted(enabled)])
+    return bool(running | enabled)
 
 
 def restart_roles(layout: Layout, name: str, roles: list[str]) -> None:
@@ -130,9 +143,9 @@ def stop_strays(layout: Layout, name: str) -> None:
         if other != name:
             for role in roles:
                 systemd.begin_stop(layout.unit(role, other))
-    for other in systemd.enabled(layout):
+    for other, roles in systemd.enabled(layout).items():
         if other != name:
-            systemd.disable(units(layout, other))
+            systemd.disable([layout.unit(role, other) for role in sorted(roles)])
 
 
 def clear_up(layout: Layout) -> None:
