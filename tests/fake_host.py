@@ -89,6 +89,7 @@ class FakeHost:
         folder.mkdir()
         nothing = "#!/bin/sh\nexit 0\n"
         programs = {"systemctl": SYSTEMCTL, "systemd-run": SYSTEMD_RUN, "journalctl": nothing, "chown": nothing}
+        programs["psql"] = "#!/bin/sh\necho 8000000\n"
         programs["sync"] = SYNC
         programs["pg_dump"] = "#!/bin/sh\necho dumped\n"
         for name, text in programs.items():

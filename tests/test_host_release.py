@@ -466,6 +466,27 @@ def test_full_disk_is_told_before_anything_is_built(host, monkeypatch):
         deploy(host, ONE)
 
 
+def test_disk_that_a_dump_may_fill_is_told_before_it_is_dumped(host, monkeypatch):
+    deploy(host, ONE)
+    host.answer("prepare", {"migrations": ["a.0002"], "faults": []})
+    monkeypatch.setattr(database, "SPARE_BYTES", 10**18)
+
+    with pytest.raises(KitError, match="MB are free on the disk, .* for a dump before the migrations"):
+        deploy(host, TWO)
+
+    assert host.serves(ONE)
+    assert list(host.layout.dumps.glob("*")) == []
+
+
+def test_archives_of_failed_releases_do_not_stay(host):
+    left = host.layout.home / f"{TWO}.tar"
+    left.touch()
+
+    deploy(host, ONE)
+
+    assert not left.exists()
+
+
 def test_environment_that_was_not_finished_never_has_its_name(host):
     requirements = host.stage / "requirements.txt"
     requirements.write_text("no-such-package-of-ours==1 --hash=sha256:00\n")

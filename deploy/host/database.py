@@ -10,6 +10,7 @@ from .layout import Layout
 from .shell import run, say
 
 KEPT_DUMPS = 3
+SPARE_BYTES = 200_000_000
 MIGRATE_LIMIT_S = 3_600
 
 
@@ -74,8 +75,28 @@ def migrate(layout: Layout, name: str, *, plan: dict, is_first: bool, allow_unsa
     )
 
 
+def check_space(layout: Layout) -> None:
+    """Refuse a dump that may fill the disk: PostgreSQL and Redis live on it. Raises: KitError."""
+    address = django.setting(layout, "owner", "DATABASE_URL")
+    ask = ["psql", "-XqAt", "--dbname", address, "--command", "SELECT pg_database_size(current_database())"]
+    properties = (*systemd.SANDBOX, "SupplementaryGroups=kit-db")
+    told = systemd.step(ask, "The size of the database is not known", user=django.OWNER, properties=properties)
+    needed, free = int(told) + SPARE_BYTES, shutil.disk_usage(existing(layout.dumps)).free
+    if free < needed:
+        raise KitError(
+            f"Only {free // 1_000_000} MB are free on the disk, {needed // 1_000_000} are needed for a dump "
+            "before the migrations: free some, or take a larger one."
+        )
+
+
+def existing(folder: Path) -> Path:
+    """Return the folder, or the nearest above it that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
 def dump(layout: Layout, name: str) -> None:
     """Keep what the tables hold before they change. Raises: KitError."""
+    check_space(layout)
     say("dumping the database")
     layout.dumps.mkdir(mode=0o700, parents=True, exist_ok=True)
     whole = layout.dumps / f"before-{name}.dump"

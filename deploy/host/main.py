@@ -82,11 +82,13 @@ def refuse_others_than_root() -> None:
 
 
 def run_release(options: argparse.Namespace) -> None:
-    """Release, and remove the archive: nothing more is built from it."""
+    """Release, and remove the archive, also after a failure: once it is unpacked nothing more is built from it."""
     refuse_others_than_root()
-    release.release(options.layout, options.commit, options.archive, allow_unsafe=options.allow_unsafe_migration)
-    if options.archive:
-        options.archive.unlink(missing_ok=True)
+    try:
+        release.release(options.layout, options.commit, options.archive, allow_unsafe=options.allow_unsafe_migration)
+    finally:
+        if options.archive and options.layout.release(options.commit).exists():
+            options.archive.unlink(missing_ok=True)
 
 
 def run_rollback(options: argparse.Namespace) -> None:

@@ -21,7 +21,7 @@ def release(layout: Layout, name: str, archive: Path | None, *, allow_unsafe: bo
     """
     with alone(layout), interruptible():
         refuse_half_restored(layout)
-        clear_up(layout)
+        clear_up(layout, archive)
         current = layout.current_release()
         if current == name:
             build.ensure(layout, name, archive)
@@ -148,11 +148,14 @@ def stop_strays(layout: Layout, name: str) -> None:
             systemd.disable([layout.unit(role, other) for role in sorted(roles)])
 
 
-def clear_up(layout: Layout) -> None:
-    """Finish or remove what a deploy that was killed has left half done."""
+def clear_up(layout: Layout, keep: Path | None = None) -> None:
+    """Finish or remove what a deploy that was killed has left half done, but the archive that is to be built."""
     systemd.end_left_steps()
     prune.note_current(layout)
     for half in [*layout.releases.glob(".building-*"), *layout.venvs.glob(".building-*")]:
         shutil.rmtree(half)
+    for archive in layout.home.glob("*.tar"):  # of a deploy that was cut off, or of one whose release is built
+        if archive != keep:
+            archive.unlink()
     for half in [*layout.dumps.glob("*.part"), *layout.run.glob("starting-*")]:
         half.unlink()
