@@ -53,6 +53,11 @@ class Layout:
         return self.root / "var/lib/kit/restoring"
 
     @property
+    def backups(self) -> Path:
+        """Return the folder of what backup, copy and drill note of the last good one."""
+        return self.root / "var/lib/kit/backup"
+
+    @property
     def applied(self) -> Path:
         """Return the file that tells which settings the running processes were started with."""
         return self.home / "applied.json"

@@ -1,7 +1,9 @@
 """kit status and kit logs: how the host does, in words."""
 
+import json
 import os
 import shutil
+from datetime import UTC, datetime, timedelta
 
 from . import audit, django, prune, systemd
 from .errors import KitError
@@ -11,6 +13,9 @@ from .shell import say
 SHOWN = ("ActiveState", "SubState", "StatusText", "NRestarts", "MemoryCurrent")
 AUDIT_LINES = 5
 LOG_LINES = "100"
+# Of the last good one: backups come each night, drills each week.
+UNITS = {"backup": "backup", "offsite": "backup-offsite", "drill": "drill"}
+OLD_AFTER = {"backup": timedelta(hours=30), "offsite": timedelta(hours=30), "drill": timedelta(days=8)}
 
 
 def status(layout: Layout) -> None:
@@ -19,6 +24,9 @@ def status(layout: Layout) -> None:
     say(f"release      {current or 'none yet'}; before it {prune.before(layout, current) or 'none'}")
     say(f"maintenance  {'on: visitors get the maintenance page' if layout.maintenance.exists() else 'off'}")
     say(f"disk         {shutil.disk_usage(layout.home).free // 1_000_000} MB free")
+    for name in OLD_AFTER:
+        if line := backup_line(layout, name):
+            say(f"{name:12} {line}")
     for name, roles in sorted(systemd.running(layout).items(), key=lambda item: item[0] != current):
         for role in sorted(roles, key=ROLES.index):
             say(f"{role:12} {unit_line(layout.unit(role, name))}; release {name}")
@@ -26,6 +34,19 @@ def status(layout: Layout) -> None:
         tell_jobs(layout, current)
     for line in audit.last(layout, AUDIT_LINES):
         say(f"audit        {line}")
+
+
+def backup_line(layout: Layout, name: str) -> str:
+    """Return how old the last good backup, copy or drill is; empty for a copy that nobody wants."""
+    wanted = layout.config / "secrets/backup_repository"
+    if name == "offsite" and not (wanted.exists() and wanted.read_text().strip()):
+        return ""
+    noted = layout.backups / f"{name}.json"
+    if not noted.exists():
+        return "none yet"
+    age = datetime.now(UTC) - datetime.fromisoformat(json.loads(noted.read_text())["at"])
+    hours = f"the last good one is {age / timedelta(hours=1):.0f} h old"
+    return hours if age <= OLD_AFTER[name] else f"OLD: {hours}. Look with `journalctl -u kit-{UNITS[name]}`."
 
 
 def unit_line(unit: str) -> str:
