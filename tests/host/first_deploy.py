@@ -1,9 +1,8 @@
 """Items 1 and 2: a bare machine becomes the whole kit, and nothing changes a second time."""
 
-import os
 import re
 
-from tests.host.shell import wait_for
+from tests.host.shell import crowding, wait_for
 from tests.host.suite import Suite
 from tests.host.visitors import Answer
 from tests.smtp import Mail
@@ -21,13 +20,8 @@ def bare_machine_becomes_the_kit(suite: Suite) -> None:
     suite.guest.wait_until_whole(suite.site.head())
     verify(suite)
     signup_ends_in_a_mail(suite)
-    bound_s = FIRST_DEPLOY_S * others_share()
+    bound_s = FIRST_DEPLOY_S * crowding()
     assert outcome.seconds <= bound_s, f"The first deploy took {outcome.seconds:.0f} s; {bound_s:.0f} s is the bound."
-
-
-def others_share() -> float:
-    """Return by how much a time may be longer, since so many processes share this machine; at least 1."""
-    return max(1, os.getloadavg()[2] / (os.cpu_count() or 1))
 
 
 def verify(suite: Suite) -> None:

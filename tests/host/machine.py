@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.host import image, kernel
 from tests.host.network import Network, addresses
-from tests.host.shell import CommandFailed, run, say, tail, wait_for
+from tests.host.shell import CommandFailed, crowding, run, say, tail, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOT_S = 180
@@ -210,7 +210,8 @@ class Machine:
     # -- talking to it ---------------------------------------------------------------------------
     def ssh(self, command: str, *, text: str | None = None, timeout_s: float = 60) -> str:
         """Run a command on it as root and return what it printed."""
-        return run(self.network.inside("ssh", "-F", self.ssh_config, "vds", command), text=text, timeout_s=timeout_s)
+        ssh = self.network.inside("ssh", "-F", self.ssh_config, "vds", command)
+        return run(ssh, text=text, timeout_s=timeout_s * crowding())
 
     def boot_id(self) -> str:
         """Return what tells this boot from another."""

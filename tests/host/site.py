@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.host.machine import DOMAIN, ROOT, Machine
 from tests.host.network import GATEWAY
-from tests.host.shell import CACHE, CommandFailed, making, run, say
+from tests.host.shell import CACHE, CommandFailed, crowding, making, run, say
 
 SMTP_PORT = 2525
 TRIAL = Path(__file__).parent / "trial"
@@ -144,7 +144,7 @@ class Site:
                 start_new_session=True,
             )
             try:
-                code = process.wait(timeout_s)
+                code = process.wait(timeout_s * crowding())
             except subprocess.TimeoutExpired as late:
                 raise CommandFailed(f"make {target} has not ended within {timeout_s:.0f} s; see {log}.") from late
             finally:
