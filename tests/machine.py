@@ -47,9 +47,9 @@ def missing_packages(for_host: bool = False) -> list[str]:
     return [package for package, path in here.items() if not path]
 
 
-def main() -> int:
+def prepare(for_host: bool = False) -> int:
     """Install what is missing, or say what to install and let those tests be skipped by name."""
-    packages = missing_packages(for_host="--host" in sys.argv[1:])
+    packages = missing_packages(for_host)
     if not packages:
         return 0
     if os.geteuid() != 0 or not shutil.which("apt-get"):
@@ -66,4 +66,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(prepare(for_host="--host" in sys.argv[1:]))

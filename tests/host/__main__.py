@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.host import first_deploy, image, mutations, outages, redeploys, restores, sizes
 from tests.host.shell import say
 from tests.host.suite import Item, Result, Suite, new_suite, run_item, table
-from tests.machine import missing_packages
+from tests.machine import missing_packages, prepare
 
 ITEMS = [
     Item("1", "a bare machine becomes the kit by one command", first_deploy.bare_machine_becomes_the_kit),
@@ -36,9 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--keep", action="store_true", help="go on with the machine of the run before")
     parser.add_argument("--run", type=Path, default=os.environ.get("VDS_RUN", "/var/tmp/kit-vds"), help="its folder")
     chosen = parser.parse_args(arguments)
-    if os.geteuid() or (missing := missing_packages(for_host=True)):
-        why = "it needs root" if os.geteuid() else f"packages are missing: {' '.join(missing)}"
-        print(f"The host suite cannot run: {why}. See tests/host/README.md.", file=sys.stderr)
+    if os.geteuid() or prepare(for_host=True) or missing_packages(for_host=True):
+        print("The host suite needs root and packages: tests/host/README.md says which.", file=sys.stderr)
         return 2
     suite = new_suite(chosen.run, chosen.suite, chosen.memory, is_short=chosen.short)
     results = run(suite, [item for item in ITEMS if item.number in wanted(chosen)], keep=chosen.keep)
