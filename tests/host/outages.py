@@ -169,6 +169,6 @@ def data_is_intact(suite: Suite, what: str) -> None:
     check = "cd / && runuser -u postgres -- $(ls -d /usr/lib/postgresql/*/bin)/pg_amcheck --install-missing kit 2>&1"
     suite.machine.ssh(check, timeout_s=120)
     suite.guest.sql("DROP EXTENSION amcheck")  # no part of the kit, and of its backups
-    loaded = faults.redis_admin(suite.machine)("INFO persistence")
+    loaded = faults.redis_admin(suite.machine)("INFO", "persistence")
     for sign in ("loading:0", "aof_enabled:1", "aof_last_write_status:ok", "aof_last_bgrewrite_status:ok"):
         assert sign in loaded, f"After {what}, Redis does not say {sign}: {loaded}"
