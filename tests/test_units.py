@@ -1,5 +1,6 @@
 """The unit files: what systemd says of them, and the rules between them and the settings."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -15,10 +16,13 @@ pytestmark = pytest.mark.rung("sqlite+filesystem")  # nothing in it depends on d
 
 ROOT = Path(__file__).resolve().parent.parent
 UNITS = ROOT / "deploy/systemd"
+OTHERS = ("backup/*.service", "backup/*.timer", "base/*.service", "base/*.timer.j2", "base/*.slice", "base/*.swap")
+OTHER_UNITS = sorted(file for pattern in OTHERS for file in (ROOT / "deploy").glob(pattern))
 ROLES = ("web", "relay", "beat", "worker", "flower")
 # The highest exposure that systemd may find; docs of hardening: U-01.
 BOUNDS = {"web": 0.5, "beat": 0.5, "relay": 1.2, "worker": 1.2, "flower": 1.1}
 PROGRAMS = ("srv/kit/releases/x/.venv/bin/python", "usr/local/lib/kit/stop-worker", "usr/bin/true")
+PROGRAMS += ("usr/bin/python3", "usr/local/sbin/kit-upkeep")
 
 
 def unit(role: str) -> str:
@@ -38,6 +42,8 @@ def root(tmp_path):
     target.mkdir(parents=True)
     for file in [*UNITS.glob("*.service"), *UNITS.glob("*.socket")]:
         shutil.copy(file, target)
+    for file in OTHER_UNITS:
+        (target / file.name.removesuffix(".j2")).write_text(file.read_text().replace("{{ kit_reboot_time }}", "04:30"))
     for program in PROGRAMS:
         path = tmp_path / program
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,6 +64,34 @@ def test_systemd_finds_no_fault_in_the_units(root, name):
 
     ours = [line for line in verified.stderr.splitlines() if "kit-" in line]
     assert (verified.returncode, ours) == (0, [])
+
+
+@pytest.mark.parametrize("name", [file.name.removesuffix(".j2") for file in OTHER_UNITS])
+def test_systemd_finds_no_fault_in_the_units_of_the_host_and_its_backups(root, name):
+    verified = analyze("verify", f"--root={root}", "--man=no", "--recursive-errors=no", name)
+
+    ours = [line for line in verified.stderr.splitlines() if "kit" in line or name in line]
+    assert (verified.returncode, ours) == (0, [])
+
+
+def test_worker_that_has_crashed_is_not_stopped(tmp_path):
+    """systemd knows no main process then, and gives none."""
+    (tmp_path / "systemctl").write_text("#!/bin/sh\necho stopping\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    told = subprocess.run(
+        [UNITS / "stop-worker"], env=os.environ | path, capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_who_waits_for_the_network_wants_it(role):
+    waited_for = re.findall(r"^After=.*\bnetwork-online\.target", unit(role), re.MULTILINE)
+
+    assert not waited_for or "Wants=network-online.target" in unit(role).splitlines()
 
 
 @pytest.mark.parametrize("role", ROLES)
