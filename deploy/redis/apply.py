@@ -7,6 +7,7 @@ nothing when there is nothing to do. Only the standard library: it runs on the h
 """
 
 import argparse
+import contextlib
 import hashlib
 import os
 import re
@@ -59,6 +60,8 @@ class Redis:
 
     def _answer(self):
         line = self._file.readline().rstrip(b"\r\n").decode()
+        if not line:
+            raise ConnectionResetError("it has closed the connection")
         kind, rest = line[:1], line[1:]
         if kind == "-":
             raise Refused(rest)
@@ -186,12 +189,19 @@ def tried(flavour: str, conf: Path, acl: str, secrets: Path = SECRETS) -> tuple[
 
 
 def answering(trial: subprocess.Popen, folder: Path) -> Redis:
-    """Return a connection to the trial once it answers."""
+    """Return a connection to the trial once it answers.
+
+    Raises: Refused; it may have listened for a moment before it read what it does not understand.
+    """
     deadline = time.monotonic() + ANSWER_S
     while trial.poll() is None and time.monotonic() < deadline:
-        if (folder / "socket").exists():
-            return Redis(str(folder / "socket"))
-        time.sleep(0.02)
+        try:
+            connection = Redis(str(folder / "socket"))
+            with contextlib.suppress(Refused):  # an answer, all the same
+                connection("PING")
+            return connection
+        except OSError:
+            time.sleep(0.02)
     raise Refused("the candidates were refused: " + (folder / "log").read_text()[-1500:])
 
 
@@ -265,7 +275,7 @@ def apply_users(live: Redis, wanted_acl: str, users: list[str], *, is_check: boo
     lines = {line.split()[1]: line.split()[2:] for line in wanted_acl.splitlines()}
     for line in users:
         name = line.split()[1]
-        if now.pop(name, None) != line:
+        if rights(now.pop(name, "")) != rights(line):
             yield f"user {name}: rights or password"
             if not is_check:
                 live("ACL", "SETUSER", name, "reset", *lines[name])
@@ -273,6 +283,12 @@ def apply_users(live: Redis, wanted_acl: str, users: list[str], *, is_check: boo
         yield f"user {name}: removed"
         if not is_check:
             live("ACL", "DELUSER", name)
+
+
+def rights(line: str) -> list[list[str]]:
+    """Return what a line of ACL LIST says, in an order of its own: Redis 7.0 tells it in another one at each start."""
+    groups = [re.sub(r"\([^)]*\)", " ", line), *re.findall(r"\(([^)]*)\)", line)]
+    return sorted(sorted(group.split()) for group in groups)
 
 
 def install(target: Path, text: str, group: str) -> None:

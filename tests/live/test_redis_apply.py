@@ -71,6 +71,18 @@ def test_memory_limit_changes_without_a_restart(secured, stock):
     assert [line for line in apply["apply_settings"](live, wanted, is_check=True) if line.startswith("maxmemory")] == []
 
 
+def test_users_that_are_as_they_should_be_are_left_alone(secured):
+    """Redis 7.0 tells the same rights in another order after each start; a deploy that changes nothing must say so."""
+    secured.start()
+    live = apply["Redis"](str(secured.folder / "socket"))
+    live("AUTH", "admin", secured.passwords["admin"])
+
+    found = [list(apply["apply_users"](live, secured.acl(), try_out(secured)[1], is_check=True)) for _ in range(3)]
+    secured.kill()
+
+    assert found == [[], [], []]
+
+
 @pytest.mark.parametrize("where", ["users.acl", "redis.conf"])
 def test_candidate_that_redis_would_not_start_with_is_refused_in_its_words(secured, where):
     """In place, it would keep Redis down at its next start."""
