@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,20 @@ def test_only_who_signs_has_the_key(role):
 
 def test_web_and_beat_have_no_network():
     assert [setting(role, "PrivateNetwork") for role in ("web", "beat")] == ["yes", "yes"]
+
+
+@pytest.mark.parametrize(("state", "is_told"), [("running", False), ("degraded", False), ("stopping", True)])
+def test_worker_is_hurried_only_when_the_host_goes_down(tmp_path, monkeypatch, state, is_told):
+    """In a deploy systemd's own SIGTERM comes next, and the worker may take its time."""
+    (tmp_path / "systemctl").write_text(f"#!/bin/sh\necho {state}\n[ {state} = running ]\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with subprocess.Popen(["sleep", "60"]) as worker:
+        reaper = threading.Thread(target=worker.wait)  # systemd does so for the worker
+        reaper.start()
+
+        subprocess.run([UNITS / "stop-worker", str(worker.pid)], check=True, timeout=20)
+
+        assert (worker.poll() is not None) == is_told
+        worker.kill()
+        reaper.join()
