@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 
-from tests.services import Postgresql, Redis
+from tests.services import SBIN, Postgresql, Redis
 
 # What tests/host needs: each package, and a program or a file of it.
 HOST_PROGRAMS = {
@@ -30,18 +30,20 @@ HOST_PROGRAMS = {
     "util-linux": "nsenter",
     "xz-utils": "xz",
 }
-SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 def missing_packages(for_host: bool = False) -> list[str]:
     """Return the Debian packages whose programs are not here."""
+    programs = f"{os.environ['PATH']}:{SBIN}"
     here = {
         "postgresql": Postgresql.binary(),
         "redis-server": Redis.binary(),
         "chromium": shutil.which("chromium"),
         "chromium-driver": shutil.which("chromedriver"),
+        "nginx": shutil.which("nginx", path=programs),
+        "openssl": shutil.which("openssl"),
+        "systemd": shutil.which("systemd-analyze"),
     }
-    programs = f"{os.environ['PATH']}:{SBIN}"
     for package, program in HOST_PROGRAMS.items() if for_host else ():
         here[package] = os.path.exists(program) if program.startswith("/") else shutil.which(program, path=programs)
     return [package for package, path in here.items() if not path]
@@ -56,7 +58,7 @@ def prepare(for_host: bool = False) -> int:
         print(f"For all tests install: {' '.join(packages)} (Debian's names). Without them some are skipped, by name.")
         return 0
     print(f"Installing {' '.join(packages)} ...", flush=True)
-    env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    env = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # no service is started by its package
     for command in (["update", "-qq"], ["install", "-qq", "-y", "--no-install-recommends", *packages]):
         code = subprocess.run(["apt-get", *command], env=env, stdout=subprocess.DEVNULL).returncode
         if code:

@@ -16,6 +16,7 @@ import redis
 
 from tasks.child import die_with_parent
 
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"  # not in everybody's PATH
 HOST = "127.0.0.1"
 
 
@@ -35,7 +36,7 @@ def rung() -> str:
 
 def need(program: str, package: str) -> str:
     """Return the program's path; without it fail in CI, and elsewhere skip and say what to install."""
-    if path := shutil.which(program):
+    if path := shutil.which(program, path=f"{os.environ['PATH']}:{SBIN}"):
         return path
     sentence = f"{program} is missing: install {package}"
     return pytest.fail(sentence) if os.environ.get("CI") else pytest.skip(sentence)
