@@ -7,6 +7,7 @@ import subprocess
 import threading
 from pathlib import Path
 
+import jinja2
 import pytest
 from django.conf import settings
 
@@ -44,7 +45,8 @@ def root(tmp_path):
     for file in [*UNITS.glob("*.service"), *UNITS.glob("*.socket")]:
         shutil.copy(file, target)
     for file in OTHER_UNITS:
-        (target / file.name.removesuffix(".j2")).write_text(file.read_text().replace("{{ kit_reboot_time }}", "04:30"))
+        text = jinja2.Template(file.read_text()).render(kit_reboot_time="04:30")
+        (target / file.name.removesuffix(".j2")).write_text(text)
     for program in PROGRAMS:
         path = tmp_path / program
         path.parent.mkdir(parents=True, exist_ok=True)
