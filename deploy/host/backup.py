@@ -357,7 +357,7 @@ def fetch(snapshot: str, repository: str, **options) -> dict:
 
 def media_listed() -> int:
     """Return how many files of users the latest snapshot holds."""
-    told = restic("ls", "--json", "latest", str(MEDIA), what="The snapshot cannot be listed")
+    told = restic("ls", "--json", "--recursive", "latest", str(MEDIA), what="The snapshot cannot be listed")
     return sum(1 for line in told.splitlines() if json.loads(line).get("type") == "file")
 
 
