@@ -29,6 +29,7 @@ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND relown
 
 SELECT format('GRANT USAGE, SELECT ON SEQUENCE %s TO kit_app', oid::regclass)
 FROM pg_class
-WHERE relnamespace = 'public'::regnamespace AND relkind = 'S' AND relowner = 'kit_owner'::regrole
-    AND NOT has_sequence_privilege('kit_app', oid, 'USAGE')
+WHERE relnamespace = 'public'::regnamespace AND relowner = 'kit_owner'::regrole
+    -- CASE keeps the order: asked about anything but a sequence, the function fails.
+    AND CASE WHEN relkind = 'S' THEN NOT has_sequence_privilege('kit_app', oid, 'USAGE') ELSE false END
 \gexec
