@@ -419,10 +419,12 @@ def test_beat_stops_at_once_and_gives_its_lock_back(kit):
 
 
 def test_beat_feeds_the_watchdog_of_its_service_manager(kit, tmp_path):
-    """After each step, also while it stands by."""
+    """As long as it takes its steps, also while it stands by."""
     with watchdog(tmp_path / "notify") as manager:
         manager.settimeout(15)
 
         kit.start("beat", env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
 
-        assert [manager.recv(100) for _ in range(3)] == [b"READY=1\nWATCHDOG=1"] * 3
+        first, *others = [manager.recv(100).splitlines() for _ in range(3)]
+        assert {b"READY=1", b"WATCHDOG=1"} <= set(first)
+        assert others == [[b"WATCHDOG=1"]] * 2
