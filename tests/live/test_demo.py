@@ -1,5 +1,6 @@
 """The first run: a newcomer's `make demo` in a fresh clone with an empty cache, seen through a real browser."""
 
+import socket
 import subprocess
 import time
 import urllib.error
@@ -13,7 +14,7 @@ from selenium.webdriver.common.by import By
 from tests.browser import chromium, keep_screenshot
 from tests.checkout import Checkout
 from tests.kit import ROOT, Process, wait_until
-from tests.services import Redis, need
+from tests.services import HOST, Redis, need
 
 pytestmark = [pytest.mark.rung("sqlite+filesystem"), pytest.mark.timeout(420)]
 JOB = '#jobs [data-kind="signup.confirmation_email"]'
@@ -92,9 +93,15 @@ def answer(url: str, login: tuple[str, str] | None = None) -> int:
         return error.code
 
 
+def listens(port: int) -> bool:
+    """Tell whether something takes connections there."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
 def test_flower_opens_with_the_staff_login_only(demo):
     flower = demo.checkout.flower
-    wait_until(lambda: "flower" in " ".join(demo.left_over()), 10, "Flower runs")
+    wait_until(lambda: listens(demo.checkout.flower_port), 60, "Flower listens")
 
     assert answer(flower) == 401
     assert answer(flower, (demo.login[0], "wrong")) == 401
