@@ -29,7 +29,7 @@ SHORT = {"trixie": ("1", "2", "3", "6"), "bookworm": ("1",)}
 def main(arguments: Sequence[str]) -> int:
     """Run the items that were asked for and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.host", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="what every CI run does")
+    parser.add_argument("--short", action="store_true", help="items 1, 2, 3 and 6 in their short form")
     parser.add_argument("--suite", choices=image.SUITES, default="trixie")
     parser.add_argument("--memory", default="1G")
     parser.add_argument("--only", nargs="+", choices=[item.number for item in ITEMS], help="these items; 1 comes first")
